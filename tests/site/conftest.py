@@ -1,0 +1,193 @@
+"""A real browser, a local server under a sub-path, and no other host.
+
+Fixtures for every test of the site and of the figures' JavaScript:
+
+``site_url``   address of the built site, ending in a slash, under a sub-path
+``blank_url``  an empty page of the same server, to load modules into
+``source_url`` the repository's own files, for modules before they are built in
+``open_page``  ``open_page(**context_options)`` returns a guarded page
+``page``       ``open_page()`` with default options
+
+A guarded page aborts every request that leaves the server. Such a request, a
+request that failed, a console error or an uncaught exception fails the test
+when it ends; ``page_problems`` is the list of what went wrong so far, and a test
+that provokes a problem on purpose empties it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "_build" / "html"
+SITE_PREFIX = "/some/sub-path/"
+SOURCE_PREFIX = "/source/"
+BLANK = (
+    b'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    b'<title>Blank</title><link rel="icon" href="data:,"></head>'
+    b"<body><main></main></body></html>"
+)
+# Works as root, with no display, and asks nothing of the network by itself.
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves the site, the sources and one blank page, and nothing else."""
+
+    extensions_map = {  # noqa: RUF012 (the base class declares it so)
+        **SimpleHTTPRequestHandler.extensions_map,
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".ipynb": "application/x-ipynb+json",
+    }
+
+    def translate_path(self, path: str) -> str:
+        """Map an address to a file; unknown prefixes map to no file."""
+        clean = urlsplit(path).path
+        for prefix, folder in ((SITE_PREFIX, SITE), (SOURCE_PREFIX, ROOT)):
+            if clean.startswith(prefix):
+                self.directory = str(folder)
+                return super().translate_path("/" + clean.removeprefix(prefix))
+        return str(ROOT / "no such file")
+
+    def do_GET(self) -> None:  # noqa: N802 (name set by the base class)
+        """Answer the blank page by itself, everything else from disk."""
+        if urlsplit(self.path).path != "/blank.html":
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(BLANK)))
+        self.end_headers()
+        self.wfile.write(BLANK)
+        return None
+
+    def log_message(self, *args: object) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture(scope="session")
+def server_url():
+    """Address of the local server, without a trailing slash."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def site_dir() -> Path:
+    """Folder of the built site."""
+    if not (SITE / "book" / "index.html").is_file():
+        pytest.fail("the site is not built: run `make book` first")
+    return SITE
+
+
+@pytest.fixture(scope="session")
+def site_url(server_url: str, site_dir: Path) -> str:
+    """Address of the built site, ending in a slash."""
+    return server_url + SITE_PREFIX
+
+
+@pytest.fixture(scope="session")
+def source_url(server_url: str) -> str:
+    """Address of the repository's files, ending in a slash."""
+    return server_url + SOURCE_PREFIX
+
+
+@pytest.fixture(scope="session")
+def blank_url(server_url: str) -> str:
+    """Address of an empty page of the same origin."""
+    return server_url + "/blank.html"
+
+
+def chromium_executable() -> str | None:
+    """Path of a Chromium on this machine; None: Playwright's own download."""
+    named = os.environ.get("CHROMIUM")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return named or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for the whole session."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium_executable(), args=CHROMIUM_FLAGS
+        )
+        yield browser
+        browser.close()
+
+
+def guard(context, server_url: str, problems: list[str]) -> None:
+    """Abort requests to other hosts and record everything that goes wrong."""
+
+    def route(route) -> None:
+        address = route.request.url
+        if address.startswith((server_url + "/", "data:", "blob:")):
+            route.continue_()
+        else:
+            problems.append(f"request to another host: {address}")
+            route.abort()
+
+    def response(response) -> None:
+        if response.status >= 400:
+            problems.append(f"status {response.status}: {response.url}")
+
+    def console(message) -> None:
+        if message.type == "error":
+            problems.append(f"console error: {message.text}")
+
+    context.route("**/*", route)
+    context.on("response", response)
+    context.on("console", console)
+    context.on("weberror", lambda error: problems.append(f"uncaught: {error.error}"))
+
+
+@pytest.fixture
+def page_problems() -> list[str]:
+    """What went wrong on the pages of this test, so far."""
+    return []
+
+
+@pytest.fixture
+def open_page(browser, server_url: str, page_problems: list[str]):
+    """Open guarded pages; any problem on them fails the test at its end."""
+    contexts = []
+
+    def open_page(**context_options):
+        context = browser.new_context(**context_options)
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        guard(context, server_url, page_problems)
+        return context.new_page()
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not page_problems, "\n".join(page_problems)
+
+
+@pytest.fixture
+def page(open_page):
+    """One guarded page with default options."""
+    return open_page()
