@@ -69,7 +69,7 @@ class Handler(SimpleHTTPRequestHandler):
                 return super().translate_path("/" + clean.removeprefix(prefix))
         return str(ROOT / "no such file")
 
-    def do_GET(self) -> None:  # noqa: N802 (name set by the base class)
+    def do_GET(self) -> None:
         """Answer the blank page by itself, everything else from disk."""
         if urlsplit(self.path).path != "/blank.html":
             return super().do_GET()

@@ -1,0 +1,51 @@
+# Everything starts from a fresh clone with Python 3.11+ and make.
+PYTHON ?= python3
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest -q -n 2 --dist loadfile
+PORT ?= 8000
+
+# Small models run faster and give the same digits everywhere on one thread.
+book notebooks test: export OMP_NUM_THREADS = 1
+# Nothing here needs a display or leaves anything behind in the sources.
+export MPLCONFIGDIR ?= $(CURDIR)/.venv/matplotlib
+export PYDEVD_DISABLE_FILE_VALIDATION = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install book serve notebooks lint unit browser test bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+book: install ## build the site, executing every notebook, and print where it is
+	@$(RUN) -m book.tools.build
+
+serve: book ## build the site and serve it at http://localhost:8000 (PORT=8000)
+	@$(RUN) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+notebooks: install ## execute the notebooks and write them back, ready to commit
+	@$(RUN) -m book.tools.notebooks
+
+test: install browser lint unit ## check everything; installs what is missing
+	@$(RUN) -m book.tools.build
+	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
+
+bench: install ## measure speed and memory of the attention backends
+	@$(RUN) -m relpos_lib.bench
+
+clean: ## remove everything that was built, and the environment
+	rm -rf _build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find book relpos_lib tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install:
+	@$(PYTHON) book/tools/install.py
+
+browser: install
+	@$(RUN) -m book.tools.browser
+
+lint: install
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+unit: install
+	$(PYTEST) --doctest-modules tests relpos_lib --ignore tests/notebooks --ignore tests/site

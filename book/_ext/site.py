@@ -1,0 +1,70 @@
+"""What this book's site adds to the theme: buttons, formulas, small repairs."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from book.tools.repository import colab_address, repository_address
+
+# What a page with formulas asks for: the renderer, its fonts, rarer commands.
+MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions")
+# The menu would load parts that are not copied.
+MATHJAX_OPTIONS = {"options": {"enableMenu": False}}
+
+
+def use_own_mathjax(app: Sphinx, config: Config) -> None:
+    """Serve MathJax from the site itself."""
+    config.mathjax_path = "mathjax/tex-chtml.js"
+    config.mathjax3_config = MATHJAX_OPTIONS
+
+
+def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
+    """Copy the needed parts of MathJax out of the package that ships it."""
+    spec = importlib.util.find_spec("sphinx-mathjax-offline")
+    if error or app.builder.format != "html" or spec is None or spec.origin is None:
+        return
+    source = Path(spec.origin).parent / "static" / "mathjax"
+    target = Path(app.outdir) / "_static" / "mathjax"
+    for part in MATHJAX_PARTS:
+        (target / part).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        copy(source / part, target / part)
+
+
+def add_buttons(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
+    """Offer a chapter as a notebook: open it in Colab, download it."""
+    if context.get("page_source_suffix") != ".ipynb":
+        return
+    name = Path(pagename).name + ".ipynb"
+    buttons = context["header_buttons"]
+    if address := colab_address(repository_address(), name):
+        buttons.append(link_button("Open in Colab", address, "colab"))
+    source = context["pathto"](f"_sources/{pagename}.ipynb", 1)
+    buttons.append(link_button("Download notebook", source, "download"))
+
+
+def link_button(text: str, address: str, kind: str) -> dict[str, str]:
+    """A button of the theme, with text that is its own accessible name."""
+    return {"type": "link", "text": text, "url": address, "label": f"book-{kind}"}
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.connect("config-inited", use_own_mathjax)
+    # After the theme's own handlers, which start the list of buttons.
+    app.connect("html-page-context", add_buttons, priority=900)
+    app.connect("build-finished", copy_mathjax)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,1 @@
+"""Tools that install, build, normalise and check the book."""

@@ -1,0 +1,81 @@
+"""Build the site: a clean build if anything changed, nothing otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from book.tools.repository import ROOT, repository_address
+
+OUTPUT = ROOT / "_build"
+INDEX = OUTPUT / "html" / "index.html"
+STAMP = OUTPUT / "built"
+SOURCES = (
+    "book",
+    "relpos_lib",
+    "_config.yml",
+    "_toc.yml",
+    "requirements.txt",
+    "pyproject.toml",
+)
+PASSING = {"__pycache__", ".ipynb_checkpoints"}
+
+
+def source_files(root: Path = ROOT) -> Iterator[Path]:
+    """Every file that the site is made of, in a fixed order."""
+    for name in SOURCES:
+        path = root / name
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (
+            file for file in files if file.is_file() and not PASSING & {*file.parts}
+        )
+
+
+def fingerprint(root: Path = ROOT) -> str:
+    """Hash of the sources, the Python and the address that goes into the pages."""
+    digest = hashlib.sha256(f"{sys.version}{repository_address(root)}".encode())
+    for file in source_files(root):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.relative_to(root)}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def is_fresh() -> bool:
+    """Whether the site on disk was built from the sources on disk."""
+    return INDEX.is_file() and STAMP.is_file() and STAMP.read_text() == fingerprint()
+
+
+def build() -> int:
+    """Run Jupyter Book from nothing, warnings as errors; its exit status."""
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    before = fingerprint()
+    jupyter_book = str(Path(sys.executable).with_name("jupyter-book"))
+    command = [jupyter_book, "build", "."]
+    options = ["-W", "-n", "--keep-going", "--quiet"]
+    # The kernel of this environment, not one that the user has elsewhere.
+    environ = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    done = subprocess.run([*command, *options], cwd=ROOT, env=environ, check=False)
+    if done.returncode == 0:
+        (OUTPUT / "html" / ".nojekyll").touch()
+        STAMP.write_text(before)
+    return done.returncode
+
+
+def main() -> int:
+    """Build if needed and print where the site is."""
+    if not is_fresh():
+        print("Building the book: every notebook is executed", flush=True)
+        if status := build():
+            print("The book was not built: see the messages above.", file=sys.stderr)
+            return status
+    print(f"The book is here: {INDEX}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
