@@ -1,0 +1,43 @@
+"""Checks of arguments, with messages that name the argument and what it needs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_integer(name: str, value: object, minimum: int | None = None) -> None:
+    """Refuse a value that is no integer, or one below ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+
+
+def check_number(name: str, value: object, low: float, high: float) -> None:
+    """Refuse a value that is no real number in ``[low, high]``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
+
+
+def check_floating(name: str, value: object) -> None:
+    """Refuse anything but a floating-point tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}")
+
+
+def check_width(d_model: object, num_heads: object) -> None:
+    """Refuse a model width that the heads do not divide."""
+    check_integer("d_model", d_model, 1)
+    check_integer("num_heads", num_heads, 1)
+    assert isinstance(d_model, int)
+    assert isinstance(num_heads, int)
+    if d_model % num_heads:
+        raise ValueError(
+            f"d_model must be a multiple of num_heads, "
+            f"got d_model={d_model} and num_heads={num_heads}"
+        )

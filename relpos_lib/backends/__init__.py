@@ -1,0 +1,1 @@
+"""Ways to compute relative attention, all equal to the loop."""
