@@ -67,7 +67,7 @@ class AdditiveBias(nn.Module):
                 "distance apart; the longest length minus one is always enough"
             )
         offsets = table_offsets(distance, device=self._device())
-        return Tables(bias_table=self.bias_at(offsets))
+        return {"bias_table": self.bias_at(offsets)}
 
     def forward(self, scores: Tensor, query_start: int | None = None) -> Tensor:
         """``scores[…, h, i, j] + b[h, j - (query_start + i)]``.

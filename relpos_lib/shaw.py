@@ -232,7 +232,7 @@ class RelativeMultiHeadAttention(nn.Module):
             TypeError: if ``max_distance`` is no integer.
             ValueError: if ``max_distance`` is below 0.
         """
-        tables = Tables()
+        tables: Tables = {}
         if self.relative_positions_embeddings_k is not None:
             tables["key_table"] = self.relative_positions_embeddings_k.table(
                 max_distance
