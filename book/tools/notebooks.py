@@ -1,0 +1,127 @@
+"""Execute the chapters and write them back, so that they can be committed.
+
+Doing it twice changes no byte: cell ids are counted, times and widget views are
+dropped, the setup cell and the numbers in the prose come from their own homes.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from book.tools import setup_cell
+from book.tools.repository import ROOT
+from book.tools.results import fill_results
+
+BOOK = ROOT / "book"
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+# Views of widgets are rebuilt by whoever runs the notebook; their picture stays.
+WIDGET_PREFIX = "application/vnd.jupyter.widget"
+KEPT_CELL_METADATA = ("mystnb", "tags")
+CELL_TIMEOUT = 600
+
+
+def chapters() -> list[Path]:
+    """The notebooks of the book, in order."""
+    return sorted(BOOK.glob("*.ipynb"))
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook in the format that is written here."""
+    return nbformat.read(path, as_version=4)
+
+
+def text(notebook: NotebookNode) -> str:
+    """The notebook as it is stored."""
+    return nbformat.writes(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def prepared(notebook: NotebookNode, slug: str) -> NotebookNode:
+    """A copy with the setup cell and the measured numbers written in."""
+    notebook = copy.deepcopy(notebook)
+    put_setup_cell(notebook)
+    notebook.metadata = NotebookNode(
+        kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python")
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"{slug}-{number:03d}"
+        cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
+        kept = {k: cell.metadata[k] for k in KEPT_CELL_METADATA if k in cell.metadata}
+        cell.metadata = NotebookNode(kept)
+        if cell.cell_type == "markdown":
+            cell.source = fill_results(cell.source)
+            cell.pop("attachments", None)
+    return notebook
+
+
+def put_setup_cell(notebook: NotebookNode) -> None:
+    """Make the first code cell the setup cell, after the opening text."""
+    cells = notebook.cells
+    cells[:] = [cell for cell in cells if not setup_cell.is_setup(cell)]
+    places = (i for i, cell in enumerate(cells) if cell.cell_type == "code")
+    cell = nbformat.v4.new_code_cell(
+        setup_cell.SOURCE, metadata={"tags": list(setup_cell.TAGS)}
+    )
+    cells.insert(next(places, len(cells)), cell)
+
+
+def executed(notebook: NotebookNode, folder: Path = BOOK) -> NotebookNode:
+    """A copy whose code cells were run, in order, in one new kernel."""
+    notebook = copy.deepcopy(notebook)
+    NotebookClient(
+        notebook,
+        timeout=CELL_TIMEOUT,
+        kernel_name=KERNEL["name"],
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+    ).execute()
+    return notebook
+
+
+def normalised(notebook: NotebookNode) -> NotebookNode:
+    """A copy without what differs from one execution to the next."""
+    notebook = copy.deepcopy(notebook)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.language_info = NotebookNode(name="python")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata.pop("execution", None)
+            cell.outputs = [out for out in map(kept_output, cell.outputs) if out]
+    return notebook
+
+
+def kept_output(output: NotebookNode) -> NotebookNode | None:
+    """The output without its widget view; None if nothing is left of it."""
+    if "data" not in output:
+        return output
+    for mime in [m for m in output.data if m.startswith(WIDGET_PREFIX)]:
+        del output.data[mime]
+    output.metadata = NotebookNode()
+    return output if output.data else None
+
+
+def refreshed(path: Path) -> str:
+    """What a chapter's file should hold: prepared, executed, normalised."""
+    return text(normalised(executed(prepared(read(path), path.stem))))
+
+
+def main() -> int:
+    """Refresh every chapter, or those named on the command line."""
+    paths = [Path(name) for name in sys.argv[1:]] or chapters()
+    for path in paths:
+        before, after = path.read_text(encoding="utf-8"), refreshed(path)
+        print("unchanged" if before == after else "written  ", path.name, flush=True)
+        path.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
