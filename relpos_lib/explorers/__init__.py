@@ -1,0 +1,11 @@
+"""Interactive figures: one Python class and one ES module each.
+
+A figure draws itself and its own labelled controls, and computes in the browser from
+the tensors that Python gave it: with a kernel (Jupyter, Colab) and without one (the
+website). Python can read, set, observe and link every control.
+"""
+
+from relpos_lib.explorers.attention_map import AttentionMapExplorer
+from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
+
+__all__ = ["AttentionMapExplorer", "IndexMatrixExplorer"]

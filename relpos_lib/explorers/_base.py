@@ -1,0 +1,129 @@
+"""What every interactive figure shares: traits that refuse wrong values, a picture."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import torch
+import traitlets
+from torch import Tensor
+
+from relpos_lib.explorers._bundle import styles
+from relpos_lib.offsets import relative_offsets
+
+Limit = int | str
+
+
+class WholeNumber(traitlets.TraitType[int, int]):
+    """A synchronised whole number in a range.
+
+    Args:
+        low: smallest value.
+        high: largest value, or the name of the trait that holds it.
+    """
+
+    def __init__(self, low: int, high: Limit, **options: Any) -> None:
+        super().__init__(low, **options)
+        self.low, self.high = low, high
+        self.tag(sync=True)
+
+    def validate(self, obj: Any, value: object) -> int:
+        """Refuse what is no whole number of the range, naming trait and range."""
+        high = getattr(obj, self.high) if isinstance(self.high, str) else self.high
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole and self.low <= value <= high:  # type: ignore[operator]
+            return value  # type: ignore[return-value]
+        raise traitlets.TraitError(
+            f"{self.name} of {type(obj).__name__} must be a whole number from "
+            f"{self.low} to {high}, got {value!r}"
+        )
+
+
+class Word(traitlets.TraitType[str, str]):
+    """A synchronised word out of a few."""
+
+    def __init__(self, *words: str, **options: Any) -> None:
+        super().__init__(words[0], **options)
+        self.words = words
+        self.tag(sync=True)
+
+    def validate(self, obj: Any, value: object) -> str:
+        """Refuse any other word, naming the trait and the words it may be."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        raise traitlets.TraitError(
+            f"{self.name} of {type(obj).__name__} must be one of "
+            f"{', '.join(self.words)}, got {value!r}"
+        )
+
+
+class YesNo(traitlets.TraitType[bool, bool]):
+    """A synchronised bool."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(False, **options)
+        self.tag(sync=True)
+
+    def validate(self, obj: Any, value: object) -> bool:
+        """Refuse anything but True and False, naming the trait."""
+        if isinstance(value, bool):
+            return value
+        raise traitlets.TraitError(
+            f"{self.name} of {type(obj).__name__} must be True or False, got {value!r}"
+        )
+
+
+class Explorer(anywidget.AnyWidget):
+    """Base of the interactive figures.
+
+    A figure is an anywidget: its module draws and computes in the browser, with or
+    without a kernel. Where no widget can be shown, its static picture is.
+    """
+
+    _css = styles()
+    # ipywidgets 7 would display itself by this method, without the static picture.
+    _ipython_display_ = None
+
+    def describe(self) -> str:
+        """What the figure shows now, in one sentence."""
+        raise NotImplementedError
+
+    def picture(self) -> bytes:
+        """The figure as it stands now, as a PNG drawn by matplotlib."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """The description: the same text every time, without an address."""
+        return self.describe()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The live figure, and a picture and a sentence for where it cannot live."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle or ({}, {})
+        data["text/plain"] = self.describe()
+        data["image/png"] = base64.b64encode(self.picture()).decode("ascii")
+        return data, metadata
+
+    def _fix(self, **values: Any) -> None:
+        """Set traits that belong to the data and stay as they are.
+
+        This is done before ``super().__init__()``, which opens the connection to the
+        page: so the figure is sent whole, and a refused one is not sent at all.
+        """
+        for name, value in values.items():
+            self.set_trait(name, value)
+
+
+def fixed(trait: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A trait that is set once, at construction, and read by the front end."""
+    return trait(*args, read_only=True, **options).tag(sync=True)
+
+
+def allowed_pairs(q_len: int, k_len: int, causal: bool) -> Tensor:
+    """Where a query may attend, (Q, S), bool."""
+    if causal:
+        return relative_offsets(q_len, k_len) <= 0
+    return torch.ones(q_len, k_len, dtype=torch.bool)

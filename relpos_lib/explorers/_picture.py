@@ -1,0 +1,125 @@
+"""Static pictures of the figures: same numbers, same colours, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Panel = NDArray[np.float64]
+NUMBERS_UP_TO = 12
+# The book's palette: the stops are those of its style sheet and of core.js.
+SEQUENTIAL = (
+    "#440154 #472d7b #3b528b #2c728e #21918c #28ae80 #5ec962 #addc30 #fde725".split()
+)
+DIVERGING = (
+    "#053061 #2a71b2 #6bacd1 #c2ddec #f7f6f6 #fdcf9b #e99e4a #b9610a #7f3b08".split()
+)
+PAPER, INK, EMPTY = "#fdfcf9", "#1e2530", "#e4e1d8"
+TICK_STEPS = (1, 2, 5, 10, 20, 50, 100)
+STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
+
+
+def draw_panels(
+    panels: list[Panel],
+    titles: list[str],
+    low: float,
+    high: float,
+    unit: str,
+    *,
+    numbers: bool = False,
+) -> bytes:
+    """Matrices side by side on one colour scale, as a PNG.
+
+    Args:
+        panels: matrices, (Q, S), NaN where masked.
+        titles: one title a matrix.
+        low: value at the lower end of the colour scale; signed scales end at -high.
+        high: value at the upper end.
+        unit: what the colour means.
+        numbers: whether to print the values in the cells, if these are few.
+
+    Returns:
+        The picture, the same bytes for the same input.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(4, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    side = 4.0 if len(panels) == 1 else 2.2
+    figure = Figure((columns * side + 1.0, rows * side + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, title, ax in zip(panels, titles, axes, strict=False):
+        _draw_panel(ax, panel, low, high)
+        ax.set_title(title, fontsize=9)
+        if numbers and max(panel.shape) <= NUMBERS_UP_TO:
+            _write_numbers(ax, panel)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    _label(figure, list(axes[: len(panels)]), unit, columns)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def round_up(x: float) -> float:
+    """A round number at or just above a positive x; 1 for anything else."""
+    if not x > 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(x))
+    step = next(s for s in STEPS if s * unit >= x * (1 - 1e-9))
+    return float(f"{step * unit:.2g}")
+
+
+def _draw_panel(ax: Axes, panel: Panel, low: float, high: float) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ax.set_facecolor(EMPTY)
+    stops = DIVERGING if low < 0 else SEQUENTIAL
+    ax.imshow(
+        panel,
+        cmap=LinearSegmentedColormap.from_list("book", stops),
+        vmin=low,
+        vmax=high,
+        interpolation="nearest",
+    )
+    ax.tick_params(labelsize=8, length=0, labeltop=True, labelbottom=False)
+    ax.xaxis.set_label_position("top")
+    for axis, count in ((ax.xaxis, panel.shape[1]), (ax.yaxis, panel.shape[0])):
+        step = next(s for s in TICK_STEPS if count / s <= 8)
+        axis.set_ticks(list(range(0, count, step)))
+    ax.spines[:].set_visible(False)
+
+
+def _write_numbers(ax: Axes, panel: Panel) -> None:
+    image = ax.images[0]
+    for (i, j), value in np.ndenumerate(panel):
+        if np.isnan(value):
+            continue
+        red, green, blue, _ = image.cmap(image.norm(np.array([value])))[0]
+        light = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
+        text = f"{value:.0f}".replace("-", "\N{MINUS SIGN}")
+        ax.text(
+            j, i, text, ha="center", va="center", color="black" if light else "white"
+        )
+
+
+def _label(figure: Figure, axes: list[Axes], unit: str, columns: int) -> None:
+    for index, ax in enumerate(axes):
+        if index < columns:
+            ax.set_xlabel("key position j", fontsize=8)
+        if index % columns == 0:
+            ax.set_ylabel("query position i", fontsize=8)
+    bar = figure.colorbar(axes[0].images[0], ax=axes, shrink=0.8, pad=0.02)
+    bar.set_label(unit, fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)

@@ -1,0 +1,262 @@
+/**
+ * What every figure is made of: labelled controls bound to traits, a matrix of coloured
+ * cells that mouse, touch and keyboard can explore, and a colour bar.
+ */
+import { css, inkOn } from "./core.js";
+
+/** Up to this many cells a side a matrix is SVG; above it, a canvas. */
+export const SVG_LIMIT = 32;
+const SVG = "http://www.w3.org/2000/svg";
+/** JupyterLab would otherwise take the arrow keys for itself. */
+const KEYS_STAY = { "data-lm-suppress-shortcuts": "true" };
+
+const page = Math.random().toString(36).slice(2, 8);
+let made = 0;
+const freshId = (word) => `rp-${word}-${page}-${made++}`;
+
+/** An element with attributes and children; strings become text, never markup. */
+export function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+function assign(model, trait, value) {
+  model.set(trait, value);
+  model.save_changes();
+}
+
+/** Range input for a whole number; `label` may end in the book's letter for it. */
+export function slider(model, trait, label, letter, min, max) {
+  const id = freshId(trait);
+  const input = make("input", { id, type: "range", min, max, step: 1, ...KEYS_STAY });
+  const output = make("output", { for: id });
+  input.addEventListener("input", () => assign(model, trait, Number(input.value)));
+  const show = () => {
+    input.value = model.get(trait);
+    output.textContent = model.get(trait);
+  };
+  const name = make("label", { for: id }, label, letter && make("i", {}, ` ${letter}`));
+  return { node: make("div", { class: "rp-control" }, name, output, input), show };
+}
+
+/** Radio buttons for a trait that is one of a few words. */
+export function choice(model, trait, legend, options) {
+  const name = freshId(trait);
+  const inputs = Object.keys(options).map((value) =>
+    make("input", { type: "radio", name, value, ...KEYS_STAY }),
+  );
+  const labels = inputs.map((input) => {
+    input.addEventListener("change", () => assign(model, trait, input.value));
+    return make("label", {}, input, make("span", {}, options[input.value]));
+  });
+  const show = () => {
+    for (const input of inputs) input.checked = input.value === model.get(trait);
+  };
+  const row = make("div", { class: "rp-choice" }, ...labels);
+  return { node: make("fieldset", {}, make("legend", {}, legend), row), show };
+}
+
+/** Checkbox for a trait that is true or false. */
+export function checkbox(model, trait, label) {
+  const input = make("input", { type: "checkbox", ...KEYS_STAY });
+  input.addEventListener("change", () => assign(model, trait, input.checked));
+  const show = () => {
+    input.checked = model.get(trait);
+  };
+  return { node: make("label", { class: "rp-check" }, input, label), show };
+}
+
+/** Call redraw now and whenever one of the traits changes; returns the way to stop. */
+export function follow(model, traits, redraw) {
+  for (const trait of traits) model.on(`change:${trait}`, redraw);
+  redraw();
+  return () => {
+    for (const trait of traits) model.off(`change:${trait}`, redraw);
+  };
+}
+
+/** Set an attribute or a text only if it differs: no needless work or announcement. */
+function update(node, name, value) {
+  if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+/** One line of named numbers that screen readers announce when it changes. */
+export function readout() {
+  const node = make("output", { class: "rp-readout", "aria-live": "polite" });
+  const tell = (fields) => {
+    const parts = fields.map(([name, label, value]) => {
+      const number = make("b", { "data-field": name }, value);
+      return make("span", {}, label, " ", number);
+    });
+    node.replaceChildren(...parts.flatMap((part) => [part, " "]));
+  };
+  return { node, tell };
+}
+
+/** Colour bar with its ends written out. */
+export function colourBar() {
+  const [low, high, unit] = [make("span"), make("span"), make("span")];
+  const ramp = make("span", { class: "rp-ramp" });
+  const node = make("div", { class: "rp-bar", role: "img" }, low, ramp, high, unit);
+  const show = (from, to, name, colourAt) => {
+    const stops = Array.from({ length: 21 }, (_, k) => css(colourAt(k / 20)));
+    ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+    [low.textContent, high.textContent, unit.textContent] = [from, to, name];
+    update(node, "aria-label", `Colour scale of the ${name}: from ${from} to ${to}`);
+  };
+  return { node, show };
+}
+
+/** Every how many cells an axis has a number. */
+const tickStep = (count, most) => [1, 2, 5, 10, 20, 50].find((s) => count / s <= most);
+
+function drawTicks(axis, count, most, side) {
+  const step = tickStep(count, most);
+  const ticks = [];
+  for (let k = 0; k < count; k += step) {
+    const tick = make("span", {}, String(k));
+    tick.style[side] = `${(100 * (k + 0.5)) / count}%`;
+    ticks.push(tick);
+  }
+  axis.replaceChildren(...ticks);
+}
+
+function svgNode(tag, attributes) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
+/** Rectangles, and numbers where wanted, in units of cells. */
+function svgPicture(Q, S, numbers) {
+  const svg = svgNode("svg", { viewBox: `0 0 ${S} ${Q}`, preserveAspectRatio: "none" });
+  const [rects, texts] = [[], []];
+  for (let i = 0; i < Q; i++)
+    for (let j = 0; j < S; j++) {
+      rects.push(svgNode("rect", { x: j, y: i, width: 1, height: 1 }));
+      if (numbers) texts.push(svgNode("text", { x: j + 0.5, y: i + 0.5 }));
+    }
+  svg.append(...rects, ...texts);
+  const paint = (cell) => {
+    for (let k = 0; k < rects.length; k++) {
+      const { colour, text } = cell(Math.floor(k / S), k % S);
+      update(rects[k], "fill", colour ? css(colour) : "none");
+      if (!numbers) continue;
+      update(texts[k], "fill", colour ? inkOn(colour) : "none");
+      if (texts[k].textContent !== text) texts[k].textContent = text;
+    }
+  };
+  return { node: svg, paint };
+}
+
+/** One pixel a cell, enlarged by the browser; masked cells stay transparent. */
+function canvasPicture(Q, S) {
+  const canvas = make("canvas", { width: S, height: Q });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const image = context.createImageData(S, Q);
+  const paint = (cell) => {
+    for (let k = 0; k < Q * S; k++) {
+      const { colour } = cell(Math.floor(k / S), k % S);
+      image.data.set(colour ? [...colour, 255] : [0, 0, 0, 0], 4 * k);
+    }
+    context.putImageData(image, 0, 0);
+  };
+  return { node: canvas, paint };
+}
+
+const MOVES = {
+  ArrowUp: (i, j) => [i - 1, j],
+  ArrowDown: (i, j) => [i + 1, j],
+  ArrowLeft: (i, j) => [i, j - 1],
+  ArrowRight: (i, j) => [i, j + 1],
+  Home: (i) => [i, 0],
+  End: (i, j, Q, S) => [i, S - 1],
+  PageUp: (i, j) => [i - 5, j],
+  PageDown: (i, j) => [i + 5, j],
+};
+const within = (k, count) => Math.max(0, Math.min(count - 1, k));
+
+/**
+ * A matrix of cells. `onCell(i, j)` is called when the reader points at a cell or moves
+ * to it by keyboard. Screen readers meet a picture with a text alternative and a grid of
+ * which only the current cell exists, so that it is one tab stop of any size.
+ */
+export function matrix({ name, ticks = 12, onCell }) {
+  const [xTicks, yTicks] = [make("div", { class: "rp-x" }), make("div", { class: "rp-y" })];
+  const [xName, yName] = [make("div", { class: "rp-x-name" }), make("div", { class: "rp-y-name" })];
+  const cell = make("div", { role: "gridcell", id: freshId("cell") });
+  const row = make("div", { role: "row" }, cell);
+  const grid = make("div", { role: "grid", tabindex: 0, ...KEYS_STAY }, row);
+  grid.setAttribute("aria-activedescendant", cell.id);
+  const plot = make("div", { class: "rp-plot" }, xName, xTicks, yName, yTicks, grid);
+  for (const axis of [xTicks, yTicks, xName, yName]) axis.setAttribute("aria-hidden", "true");
+  let [Q, S, at, picture, drawn] = [0, 0, [0, 0], null, ""];
+
+  function select(i, j) {
+    at = [within(i, Q), within(j, S)];
+    Object.assign(cell.style, {
+      top: `${(100 * at[0]) / Q}%`,
+      left: `${(100 * at[1]) / S}%`,
+      height: `${100 / Q}%`,
+      width: `${100 / S}%`,
+    });
+    update(row, "aria-rowindex", at[0] + 1);
+    update(cell, "aria-colindex", at[1] + 1);
+    update(cell, "aria-label", `query ${at[0]}, key ${at[1]}`);
+  }
+  function choose(i, j) {
+    const [oldI, oldJ] = at;
+    select(i, j);
+    if (oldI !== at[0] || oldJ !== at[1]) onCell(...at);
+  }
+  function point(event) {
+    const box = grid.getBoundingClientRect();
+    choose(
+      Math.floor(((event.clientY - box.top) / box.height) * Q),
+      Math.floor(((event.clientX - box.left) / box.width) * S),
+    );
+  }
+  grid.addEventListener("pointermove", point);
+  grid.addEventListener("pointerdown", point);
+  grid.addEventListener("focus", () => onCell(...at));
+  grid.addEventListener("keydown", (event) => {
+    const move = MOVES[event.key];
+    if (!move || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    choose(...move(...at, Q, S));
+  });
+
+  function resize(numbers) {
+    const wanted = `${Q} ${S} ${numbers}`;
+    if (wanted === drawn) return;
+    drawn = wanted;
+    picture?.node.remove();
+    picture = Math.max(Q, S) <= SVG_LIMIT ? svgPicture(Q, S, numbers) : canvasPicture(Q, S);
+    update(picture.node, "role", "img");
+    update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
+    plot.insertBefore(picture.node, grid);
+    plot.style.setProperty("--rows", Q);
+    plot.style.setProperty("--columns", S);
+    drawTicks(xTicks, S, ticks, "left");
+    drawTicks(yTicks, Q, ticks, "top");
+    update(grid, "aria-rowcount", Q);
+    update(grid, "aria-colcount", S);
+  }
+
+  /** Draw cellOf(i, j) -> {colour or null, text}; `alt` says in words what is shown. */
+  function draw({ queries, keys, cellOf, alt, numbers = false }) {
+    [Q, S] = [queries, keys];
+    resize(numbers);
+    picture.paint(cellOf);
+    update(picture.node, "aria-label", alt);
+    update(grid, "aria-label", `${name}: cells, move with the arrow keys`);
+    xName.textContent = "key position j";
+    const shift = S - Q;
+    yName.textContent =
+      "query position i" + (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
+    select(...at);
+  }
+  return { node: plot, draw, select };
+}
