@@ -1,8 +1,8 @@
 """Live figures: keep the static picture beside the widget, and load the host script.
 
-A figure's output holds a widget view, a picture and a sentence. myst-nb would write the
-first only; a reader without JavaScript, and everybody until the figure stands, is better
-served by the picture too. ``book/_static/figures.js`` takes it away in time.
+A figure's output holds a widget view, a picture and a sentence. myst-nb would write
+the first only; a reader without JavaScript, and everybody until the figure stands, is
+better served by the picture too. ``book/_static/figures.js`` takes it away in time.
 """
 
 from __future__ import annotations

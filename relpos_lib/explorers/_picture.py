@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 Panel = NDArray[np.float64]
 NUMBERS_UP_TO = 12
 # The book's palette: the stops are those of its style sheet and of core.js.
-SEQUENTIAL = (
-    "#440154 #472d7b #3b528b #2c728e #21918c #28ae80 #5ec962 #addc30 #fde725".split()
-)
-DIVERGING = (
-    "#053061 #2a71b2 #6bacd1 #c2ddec #f7f6f6 #fdcf9b #e99e4a #b9610a #7f3b08".split()
-)
-PAPER, INK, EMPTY = "#fdfcf9", "#1e2530", "#e4e1d8"
+SEQUENTIAL = "440154,472d7b,3b528b,2c728e,21918c,28ae80,5ec962,addc30,fde725"
+DIVERGING = "053061,2a71b2,6bacd1,c2ddec,f7f6f6,fdcf9b,e99e4a,b9610a,7f3b08"
+PAPER, EMPTY = "#fdfcf9", "#e4e1d8"
 TICK_STEPS = (1, 2, 5, 10, 20, 50, 100)
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
@@ -55,7 +51,9 @@ def draw_panels(
     columns = min(4, len(panels))
     rows = math.ceil(len(panels) / columns)
     side = 4.0 if len(panels) == 1 else 2.2
-    figure = Figure((columns * side + 1.0, rows * side + 0.5), layout="constrained")
+    figure = Figure(
+        (columns * side + 1.0, rows * side + 0.5), layout="constrained", facecolor=PAPER
+    )
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, title, ax in zip(panels, titles, axes, strict=False):
@@ -84,14 +82,9 @@ def _draw_panel(ax: Axes, panel: Panel, low: float, high: float) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     ax.set_facecolor(EMPTY)
-    stops = DIVERGING if low < 0 else SEQUENTIAL
-    ax.imshow(
-        panel,
-        cmap=LinearSegmentedColormap.from_list("book", stops),
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
-    )
+    stops = (DIVERGING if low < 0 else SEQUENTIAL).split(",")
+    cmap = LinearSegmentedColormap.from_list("book", [f"#{stop}" for stop in stops])
+    ax.imshow(panel, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.tick_params(labelsize=8, length=0, labeltop=True, labelbottom=False)
     ax.xaxis.set_label_position("top")
     for axis, count in ((ax.xaxis, panel.shape[1]), (ax.yaxis, panel.shape[0])):
@@ -105,7 +98,7 @@ def _write_numbers(ax: Axes, panel: Panel) -> None:
     for (i, j), value in np.ndenumerate(panel):
         if np.isnan(value):
             continue
-        red, green, blue, _ = image.cmap(image.norm(np.array([value])))[0]
+        red, green, blue, _ = image.to_rgba(np.array([value]))[0]
         light = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
         text = f"{value:.0f}".replace("-", "\N{MINUS SIGN}")
         ax.text(
