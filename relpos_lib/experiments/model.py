@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -10,6 +11,15 @@ from relpos_lib.attention import relative_attention
 from relpos_lib.heads import join_heads, split_heads
 from relpos_lib.shaw import RelativePositionEmbedding
 from relpos_lib.tables import Tables
+
+
+class Scheme(Protocol):
+    """What offers tables to a layer."""
+
+    max_distance: int | None
+
+    def tables(self, max_distance: int | None = None) -> Tables:
+        """Tables of one layer."""
 
 
 class ShawTables(nn.Module):
@@ -26,7 +36,7 @@ class ShawTables(nn.Module):
         self, max_distance: int, head_dim: int, keys: bool = True, values: bool = True
     ) -> None:
         super().__init__()
-        self.max_distance = max_distance
+        self.max_distance: int | None = max_distance
         self.keys = RelativePositionEmbedding(max_distance, head_dim) if keys else None
         self.values = (
             RelativePositionEmbedding(max_distance, head_dim) if values else None
@@ -60,7 +70,7 @@ class TinyTransformer(nn.Module):
         num_symbols: int,
         *,
         encoding: nn.Module | None = None,
-        make_rpe: Callable[[], nn.Module] | None = None,
+        make_rpe: Callable[[], Scheme] | None = None,
         d_model: int = 64,
         num_heads: int = 4,
         num_layers: int = 2,
@@ -90,7 +100,7 @@ class TinyLayer(nn.Module):
     """Attention with the tables of ``rpe``, then a two-layer network."""
 
     def __init__(
-        self, d_model: int, num_heads: int, rpe: nn.Module | None, is_causal: bool
+        self, d_model: int, num_heads: int, rpe: Scheme | None, is_causal: bool
     ) -> None:
         super().__init__()
         self.num_heads, self.is_causal = num_heads, is_causal
@@ -114,7 +124,8 @@ class TinyLayer(nn.Module):
             *heads, **self._tables(x.shape[1]), is_causal=self.is_causal
         )
         x = x + join_heads(self.wo, attended)
-        return x + self.network(self.norm2(x))
+        out: Tensor = x + self.network(self.norm2(x))
+        return out
 
     def _tables(self, length: int) -> Tables:
         if self.rpe is None:

@@ -74,7 +74,8 @@ def accuracy(
     symbols = _draw(model, batch, length, generator)
     answers = task(symbols)
     asked = answers != IGNORED
-    return (model(symbols).argmax(-1) == answers)[asked].float().mean().item()
+    right = model(symbols).argmax(-1)[asked] == answers[asked]
+    return float(right.float().mean())
 
 
 def _draw(

@@ -12,7 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.dpi": 100,
     "font.size": 10,
     "axes.titlesize": 10,
