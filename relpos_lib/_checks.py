@@ -30,6 +30,16 @@ def check_floating(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}")
 
 
+def check_table(name: str, table: object) -> None:
+    """Refuse anything but a tensor with rows, (…, 2K+1, D)."""
+    if not isinstance(table, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(table).__name__}")
+    if table.dim() < 2:
+        raise ValueError(
+            f"{name} must have shape (..., 2K+1, D), got {tuple(table.shape)}"
+        )
+
+
 def check_width(d_model: object, num_heads: object) -> None:
     """Refuse a model width that the heads do not divide."""
     check_integer("d_model", d_model, 1)
@@ -41,3 +51,8 @@ def check_width(d_model: object, num_heads: object) -> None:
             f"d_model must be a multiple of num_heads, "
             f"got d_model={d_model} and num_heads={num_heads}"
         )
+
+
+def is_autocasting(device: torch.device) -> bool:
+    """Whether operations on a device choose their own precision just now."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relpos_lib._checks import check_integer
+from relpos_lib._checks import check_integer, check_table
 
 
 def relative_offsets(
@@ -61,8 +61,8 @@ def relative_offsets(
 
 def table_rows(
     q_len: int,
-    k_len: int | None = None,
-    max_distance: int = 0,
+    k_len: int | None,
+    max_distance: int,
     *,
     query_start: int | None = None,
     device: torch.device | str | None = None,
@@ -73,7 +73,7 @@ def table_rows(
 
     Args:
         q_len: Q, number of queries, at least 1.
-        k_len: S, number of keys, at least 1; Q if not given.
+        k_len: S, number of keys, at least 1; Q if None.
         max_distance: K, at least 0; offsets beyond it read the edge rows.
         query_start: position of the first query; ``S - Q`` if not given.
         device: where to make the result.
@@ -147,14 +147,16 @@ def clip_table(table: Tensor, max_distance: int) -> Tensor:
         The table, (…, 2K'+1, D).
 
     Raises:
-        TypeError: if ``max_distance`` is no integer.
-        ValueError: if ``max_distance`` is below 0 or the number of rows is even.
+        TypeError: if ``table`` is no tensor or ``max_distance`` no integer.
+        ValueError: if ``max_distance`` is below 0, the number of rows is even, or
+            ``table`` has fewer than two axes.
 
     >>> clip_table(torch.tensor([[1.0], [2.0], [3.0]]), 2).squeeze(-1)
     tensor([1., 1., 2., 3., 3.])
     >>> clip_table(torch.tensor([[1.0], [2.0], [3.0]]), 0).squeeze(-1)
     tensor([2.])
     """
+    check_table("table", table)
     own = own_distance("table", table.shape[-2])
     offsets = table_offsets(max_distance, device=table.device)
     return table.index_select(-2, offsets.clamp(-own, own) + own)
