@@ -57,7 +57,7 @@ def sinusoidal_encoding(
     check_integer("start", start)
     _check_base(base)
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    if not dtype.is_floating_point:
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype must be a floating-point type, got {dtype}")
     device = torch.get_default_device() if device is None else torch.device(device)
     wide = torch.float32 if device.type == "mps" else torch.float64  # mps has no 64
@@ -108,7 +108,7 @@ class SinusoidalEncoding(nn.Module):
 
         Raises:
             TypeError: if ``x`` is no floating-point tensor.
-            ValueError: if ``x`` has fewer than two axes or another width.
+            ValueError: if ``x`` has fewer than two axes, no position or another width.
         """
         _check_sequence(x, self.d_model)
         return x + sinusoidal_encoding(
@@ -161,7 +161,8 @@ class LearnedAbsoluteEncoding(nn.Module):
 
         Raises:
             TypeError: if ``x`` is no floating-point tensor or ``start`` no integer.
-            ValueError: if ``x`` has another width, or a position has no vector.
+            ValueError: if ``x`` has fewer than two axes, no position or another width,
+                or a position has no vector.
         """
         _check_sequence(x, self.d_model)
         check_integer("start", start, 0)
@@ -184,5 +185,8 @@ def _check_base(base: object) -> None:
 def _check_sequence(x: object, d_model: int) -> None:
     check_floating("x", x)
     assert isinstance(x, Tensor)
-    if x.dim() < 2 or x.shape[-1] != d_model:
-        raise ValueError(f"x must have shape (..., L, {d_model}), got {tuple(x.shape)}")
+    if x.dim() < 2 or x.shape[-1] != d_model or x.shape[-2] == 0:
+        raise ValueError(
+            f"x must have shape (..., L, {d_model}) with L at least 1, "
+            f"got {tuple(x.shape)}"
+        )
