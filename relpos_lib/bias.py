@@ -22,17 +22,23 @@ from relpos_lib.tables import Tables
 class AdditiveBias(nn.Module):
     """Base of the schemes that add ``b[h, offset]`` to the score of head h.
 
-    A scheme sets the two attributes below and overrides :meth:`bias_at`.
+    A scheme says its two numbers here and overrides :meth:`bias_at`.
 
-    Attributes:
-        num_heads: H.
-        max_distance: K, the distance beyond which the bias is constant; None if there
-            is none.
+    Args:
+        num_heads: H, at least 1.
+        max_distance: K, at least 0, the distance beyond which the bias is constant;
+            None if there is none.
+
+    Raises:
+        TypeError: if an argument is no integer.
+        ValueError: if an argument is out of its range.
     """
 
     def __init__(self, num_heads: int, max_distance: int | None) -> None:
         super().__init__()
         check_integer("num_heads", num_heads, 1)
+        if max_distance is not None:
+            check_integer("max_distance", max_distance, 0)
         self.num_heads = num_heads
         self.max_distance = max_distance
 
@@ -81,7 +87,8 @@ class AdditiveBias(nn.Module):
 
         Raises:
             TypeError: if ``scores`` is no floating-point tensor.
-            ValueError: if ``scores`` has fewer than three axes or other heads.
+            ValueError: if ``scores`` has fewer than three axes, an empty one or other
+                heads.
         """
         bias = self.dense(scores, query_start)
         return (scores + bias).to(scores.dtype)
@@ -310,6 +317,8 @@ class ALiBi(AdditiveBias):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__(num_heads, None)
+        # Nothing is stored; this only follows the module to its device.
+        self.register_buffer("_device_of", torch.empty(0), persistent=False)
 
     def bias_at(self, offsets: Tensor) -> Tensor:
         """``-slope * |offset|``, (H, R)."""
@@ -359,7 +368,8 @@ class MultiplicativeBiasRPE(nn.Module):
 
         Raises:
             TypeError: if ``scores`` is no floating-point tensor.
-            ValueError: if ``scores`` has fewer than three axes or other heads.
+            ValueError: if ``scores`` has fewer than three axes, an empty one or other
+                heads.
         """
         factor = 1 + self.factor.dense(scores, query_start)
         return (scores * factor).to(scores.dtype)
@@ -406,8 +416,8 @@ class ContentGatedBiasRPE(nn.Module):
 
     def strength(self, query: Tensor) -> Tensor:
         """What each query multiplies the table with, (…, H, Q)."""
-        update = torch.einsum("...hqd,hd->...hq", query, self.update).sigmoid()
-        reset = torch.einsum("...hqd,hd->...hq", query, self.reset).sigmoid()
+        update = (query * self.update[:, None]).sum(-1).sigmoid()
+        reset = (query * self.reset[:, None]).sum(-1).sigmoid()
         return 1 + update + (1 - update) * self.scale[:, None] * reset
 
     def forward(
@@ -550,8 +560,8 @@ def _read_learned(table: Tensor, offsets: Tensor) -> Tensor:
 def _check_scores(scores: object, num_heads: int) -> None:
     check_floating("scores", scores)
     assert isinstance(scores, Tensor)
-    if scores.dim() < 3 or scores.shape[-3] != num_heads:
+    if scores.dim() < 3 or scores.shape[-3] != num_heads or 0 in scores.shape[-2:]:
         raise ValueError(
-            f"scores must have shape (..., {num_heads}, Q, S), "
+            f"scores must have shape (..., {num_heads}, Q, S) with Q and S at least 1, "
             f"got {tuple(scores.shape)}"
         )
