@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
-from relpos_lib._checks import check_floating, check_number
+from relpos_lib._checks import check_floating, check_number, is_autocasting
 from relpos_lib.backends import gather, loop
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.offsets import first_query, own_distance
@@ -117,8 +118,8 @@ def checked_inputs(
     _check_table("bias_table", bias_table, query, None)
     _check_table("key_table", key_table, query, query.shape[3])
     _check_table("value_table", value_table, query, value.shape[3])
-    if not isinstance(is_causal, bool):
-        raise TypeError(f"is_causal must be a bool, got {type(is_causal).__name__}")
+    shape = (*query.shape[:3], key.shape[2])
+    mask, start = checked_visibility(shape, query.device, mask, is_causal, query_start)
     check_number("dropout_p", dropout_p, 0.0, 1.0)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[3])
@@ -130,22 +131,43 @@ def checked_inputs(
         bias_table,
         key_table,
         value_table,
-        _checked_mask(mask, query, key),
+        mask,
         is_causal,
-        first_query(query.shape[2], key.shape[2], query_start),
+        start,
         dropout_p,
         scale,
     )
 
 
+def checked_visibility(
+    shape: Sequence[int],
+    device: torch.device,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    query_start: int | None = None,
+) -> tuple[Tensor | None, int]:
+    """What decides who sees whom: the mask, 4-D and bool, and the first position.
+
+    ``shape`` is (B, H, Q, S). Modules call this before they project anything.
+    """
+    if not isinstance(is_causal, bool):
+        raise TypeError(f"is_causal must be a bool, got {type(is_causal).__name__}")
+    start = first_query(shape[2], shape[3], query_start)
+    return _checked_mask(mask, shape, device), start
+
+
 def attend(inputs: Inputs, backend: str = "auto") -> Tensor:
     """Relative attention of checked inputs, (B, H, Q, Dv)."""
     run = _backend(backend)
-    device = inputs.query.device.type
-    if device == "meta" or not torch.is_autocast_enabled(device):
+    with full_precision(inputs.query.device):
         return run(inputs)
-    with torch.autocast(device, enabled=False):  # it would take sums back to half
-        return run(inputs)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """A context without autocast, which would take float32 sums back to half."""
+    if is_autocasting(device):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def _backend(name: object) -> Callable[[Inputs], Tensor]:
@@ -214,8 +236,10 @@ def _check_table(
         )
 
 
-def _checked_mask(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """The mask as a 4-D bool tensor, or a clear refusal."""
+def _checked_mask(
+    mask: Tensor | None, full: Sequence[int], device: torch.device
+) -> Tensor | None:
+    """The mask as a 4-D bool tensor, or a clear refusal; full is (B, H, Q, S)."""
     if mask is None:
         return None
     if not isinstance(mask, Tensor):
@@ -225,11 +249,11 @@ def _checked_mask(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | N
             f"mask must be bool with True = may attend, got {mask.dtype}; turn an "
             "additive mask into one with mask == 0, a 1/0 mask with mask.bool()"
         )
-    if mask.device != query.device:
+    if mask.device != device:
         raise ValueError(
-            f"mask must be on the device of query, {query.device}, got {mask.device}"
+            f"mask must be on the device of the queries, {device}, got {mask.device}"
         )
-    full = (*query.shape[:3], key.shape[2])
+    full = tuple(full)
     if mask.dim() == 2:
         fits = mask.shape == full[2:]
     else:

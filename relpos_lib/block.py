@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from relpos_lib._checks import check_number, check_width
-from relpos_lib.attention import relative_attention
+from relpos_lib.attention import checked_visibility, relative_attention
 from relpos_lib.bias import GatedBiasRPE
-from relpos_lib.heads import join_heads, split_heads
+from relpos_lib.heads import check_input, join_heads, split_heads
 
 
 class RPETransformerBlock(nn.Module):
@@ -70,6 +70,11 @@ class RPETransformerBlock(nn.Module):
             TypeError: if an argument has the wrong type or dtype.
             ValueError: if an argument has the wrong shape or device.
         """
+        check_input("x", self.wq, x)
+        batch, length, _ = x.shape
+        mask, _ = checked_visibility(
+            (batch, self.num_heads, length, length), x.device, mask, is_causal
+        )
         q, k, v = (
             split_heads("x", projection, x, self.num_heads)
             for projection in (self.wq, self.wk, self.wv)

@@ -12,10 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from relpos_lib._checks import check_integer, check_width
-from relpos_lib.attention import attend, checked_inputs
+from relpos_lib.attention import (
+    attend,
+    checked_inputs,
+    checked_visibility,
+    full_precision,
+)
 from relpos_lib.backends import gather
 from relpos_lib.backends.inputs import Inputs
-from relpos_lib.heads import join_heads, split_heads
+from relpos_lib.heads import check_input, join_heads, split_heads
 from relpos_lib.offsets import clip_table, table_offsets, table_rows
 from relpos_lib.tables import Tables
 
@@ -126,6 +131,7 @@ class RelativePositionEmbedding(nn.Module):
             TypeError: if a length is no integer.
             ValueError: if a length is below 1.
         """
+        check_integer("length", length, 1)
         device = self.embedding.weight.device
         rows = table_rows(length, k_len, self.max_distance, device=device)
         return self.table()[..., rows, :]
@@ -275,6 +281,11 @@ class RelativeMultiHeadAttention(nn.Module):
             TypeError: if an argument has the wrong type or dtype.
             ValueError: if an argument has the wrong shape, device or range.
         """
+        self._check(q, k, v)
+        shape = (q.shape[0], self.num_heads, q.shape[1], k.shape[1])
+        mask, query_start = checked_visibility(
+            shape, q.device, mask, is_causal, query_start
+        )
         inputs = checked_inputs(
             split_heads("q", self.wq, q, self.num_heads),
             split_heads("k", self.wk, k, self.num_heads),
@@ -288,13 +299,32 @@ class RelativeMultiHeadAttention(nn.Module):
             return self._attend_openly(inputs)
         return join_heads(self.wo, attend(inputs))
 
+    def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        """Refuse inputs that don't fit the module or one another."""
+        for name, projection, x in (
+            ("q", self.wq, q),
+            ("k", self.wk, k),
+            ("v", self.wv, v),
+        ):
+            check_input(name, projection, x)
+        if k.shape[0] != q.shape[0]:
+            raise ValueError(
+                f"k must have the batch size of q, {q.shape[0]}, got {k.shape[0]}"
+            )
+        if v.shape != k.shape:
+            raise ValueError(
+                f"v must have the shape of k, {tuple(k.shape)}, got {tuple(v.shape)}"
+            )
+
     def _attend_openly(self, inputs: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Attention in the readable form, with what it computes on the way."""
         wide = inputs.widened()
-        content = gather.content_scores(wide)
-        positional = gather.positional_scores(wide).expand_as(content)
-        weights = gather.attention_weights(wide, wide.scale * (content + positional))
-        attended = gather.weighted_values(wide, weights).to(inputs.query.dtype)
+        with full_precision(wide.query.device):
+            content = gather.content_scores(wide)
+            positional = gather.positional_scores(wide).expand_as(content)
+            scores = wide.scale * (content + positional)
+            weights = gather.attention_weights(wide, scores)
+            attended = gather.weighted_values(wide, weights).to(inputs.query.dtype)
         return join_heads(self.wo, attended), {
             "content_scores": content,
             "positional_scores": positional,
@@ -316,6 +346,8 @@ def _per_table(name: str, distance: int | Sequence[int], tables: int) -> list[in
     per_table = (
         list(distance) if isinstance(distance, Sequence) else [distance] * tables
     )
+    if not per_table:
+        raise ValueError(f"{name} must be one integer or one per head, got none")
     if len(per_table) != tables:
         raise ValueError(
             f"{name} must be one integer or one per head, {tables} of them, "
