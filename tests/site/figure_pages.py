@@ -1,0 +1,117 @@
+"""Pages with live figures, and what is read from them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+from ipywidgets.embed import dependency_state, escape_script
+
+from relpos_lib.explorers._picture import DIVERGING, SEQUENTIAL
+
+PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+# Colours of all cells, null where masked, of an SVG or of a canvas.
+DRAWN = """(node) => {
+  const cells = node.querySelector(".rp-cells");
+  if (cells.tagName === "svg")
+    return [...cells.querySelectorAll("rect")].map((rect) => {
+      const fill = rect.getAttribute("fill");
+      return fill === "none" ? null : fill.match(/\\d+/g).map(Number);
+    });
+  const { width, height } = cells;
+  const { data } = cells.getContext("2d").getImageData(0, 0, width, height);
+  return Array.from({ length: width * height }, (_, k) =>
+    data[4 * k + 3] ? [...data.slice(4 * k, 4 * k + 3)] : null);
+}"""
+
+
+def html_of(widgets, copies=1):
+    """A page as the book's build makes it: views with pictures, state, host script."""
+    saved = dependency_state(list(widgets), drop_defaults=False)
+    state = json.dumps({"version_major": 2, "version_minor": 0, "state": saved})
+    views = "".join(
+        '<div class="live-figure"><script type="application/vnd.jupyter.widget-view'
+        f'+json">{json.dumps({"model_id": widget.model_id})}</script>'
+        f'<img alt="static picture" src="{PIXEL}"></div>'
+        for widget in widgets
+        for _ in range(copies)
+    )
+    return f"""<!doctype html><html lang="en" data-theme="light"><head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Figures</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="/source/book/_static/tokens.css">
+<script type="module" src="/source/book/_static/figures.js"></script></head>
+<body style="margin: 0"><main><h1>Figures</h1>{views}</main>
+<script type="application/vnd.jupyter.widget-state+json">{escape_script(state)}</script>
+</body></html>"""
+
+
+def show(page, server_url, html, figures):
+    """Serve the page at the test server's origin, open it, wait for its figures."""
+    address = server_url + "/figures.html"
+    page.route(
+        address, lambda route: route.fulfill(body=html, content_type="text/html")
+    )
+    page.goto(address)
+    page.wait_for_function(
+        "n => document.querySelectorAll('.rp-figure').length === n", arg=figures
+    )
+
+
+def drawn(node):
+    """Colours of the cells of one matrix: (cells, 3), NaN where masked."""
+    colours = node.evaluate(DRAWN)
+    return np.array([[np.nan] * 3 if c is None else c for c in colours], dtype=float)
+
+
+def colours_of(values, low, high):
+    """Colours of values on a scale; with a negative low end it is a signed one."""
+    stops = (DIVERGING if low < 0 else SEQUENTIAL).split(",")
+    rgb = np.array([[int(stop[k : k + 2], 16) for k in (0, 2, 4)] for stop in stops])
+    at = (np.asarray(values, dtype=float).ravel() - low) / (high - low)
+    at = at * (len(stops) - 1)
+    known = np.arange(len(stops))
+    return np.stack([np.interp(at, known, rgb[:, c]) for c in range(3)], axis=1)
+
+
+def assert_colours(node, values, low, high):
+    """The drawing shows the values (NaN: masked), to one step of 255."""
+    expected = colours_of(values, low, high)
+    expected[np.isnan(np.asarray(values, dtype=float).ravel())] = np.nan
+    found = drawn(node)
+    np.testing.assert_allclose(found, expected, atol=1.01, equal_nan=True)
+
+
+def slider_of(figure, label):
+    """The slider with this label."""
+    return figure.get_by_role("slider", name=label)
+
+
+def move_slider(figure, label, value):
+    """Set a slider as a browser does when it is dragged there."""
+    slider_of(figure, label).evaluate(
+        "(n, v) => { n.value = v; n.dispatchEvent(new Event('input')); }", str(value)
+    )
+
+
+def readout(figure):
+    """Named numbers of the readout, as text with plain minus signs."""
+    fields = figure.locator(".rp-readout [data-field]").evaluate_all(
+        "ns => ns.map((n) => [n.dataset.field, n.textContent])"
+    )
+    return {name: text.replace("\N{MINUS SIGN}", "-") for name, text in fields}
+
+
+def number(text):
+    """The first number in a text."""
+    return float(re.search(r"-?\d+(\.\d+)?", text).group())
+
+
+def hover_cell(figure, i, j, queries, keys, panel=0):
+    """Point at the middle of a cell."""
+    grid = figure.get_by_role("grid").nth(panel)
+    box = grid.bounding_box()
+    x = (j + 0.5) * box["width"] / keys
+    y = (i + 0.5) * box["height"] / queries
+    grid.hover(position={"x": x, "y": y})
