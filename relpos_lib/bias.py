@@ -242,7 +242,9 @@ class DirectionalBiasRPE(AdditiveBias):
 class T5BucketBias(AdditiveBias):
     """T5's bias: near offsets have a number each, far ones share a bucket.
 
-    ``b[h, offset] = bias[bucket(offset), h]``, see :func:`t5_bucket`.
+    ``b[h, offset] = bias[bucket(offset), h]``, see :func:`t5_bucket`. If bidirectional,
+    bucket ``num_buckets / 2`` would be a future offset of zero and is never read; it is
+    kept so that T5's own weights fit.
 
     Args:
         num_heads: H, at least 1.
