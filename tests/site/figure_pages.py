@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 
+import matplotlib.image as images
 import numpy as np
 from ipywidgets.embed import dependency_state, escape_script
 
@@ -14,11 +16,16 @@ PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 # Colours of all cells, null where masked, of an SVG or of a canvas.
 DRAWN = """(node) => {
   const cells = node.querySelector(".rp-cells");
-  if (cells.tagName === "svg")
-    return [...cells.querySelectorAll("rect")].map((rect) => {
+  if (cells.tagName === "svg") {
+    const found = Array(cells.querySelectorAll("rect").length);
+    for (const rect of cells.querySelectorAll("rect")) {
       const fill = rect.getAttribute("fill");
-      return fill === "none" ? null : fill.match(/\\d+/g).map(Number);
-    });
+      const at = rect.y.baseVal.value * cells.viewBox.baseVal.width;
+      found[at + rect.x.baseVal.value] =
+        fill === "none" ? null : fill.match(/\\d+/g).map(Number);
+    }
+    return found;
+  }
   const { width, height } = cells;
   const { data } = cells.getContext("2d").getImageData(0, 0, width, height);
   return Array.from({ length: width * height }, (_, k) =>
@@ -106,6 +113,16 @@ def readout(figure):
 def number(text):
     """The first number in a text."""
     return float(re.search(r"-?\d+(\.\d+)?", text).group())
+
+
+def pixels_of_cells(figure, queries, keys):
+    """What is seen in the middle of each cell: (queries * keys, 3)."""
+    box = figure.get_by_role("grid").bounding_box()
+    picture = images.imread(io.BytesIO(figure.page.screenshot(full_page=True)))
+    y = box["y"] + (np.arange(queries) + 0.5) * box["height"] / queries
+    x = box["x"] + (np.arange(keys) + 0.5) * box["width"] / keys
+    seen = picture[y.astype(int)[:, None], x.astype(int)[None, :], :3]
+    return 255 * seen.reshape(-1, 3)
 
 
 def hover_cell(figure, i, j, queries, keys, panel=0):

@@ -6,11 +6,13 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from figure_pages import (
     assert_colours,
+    colours_of,
     drawn,
     hover_cell,
     html_of,
     move_slider,
     number,
+    pixels_of_cells,
     readout,
     show,
     slider_of,
@@ -92,6 +94,20 @@ def test_index_drawing(open_figures, q_len, k_len, distance, causal, view, tag):
         assert texts == wanted
     else:
         assert numbers == []
+
+
+@pytest.mark.parametrize("size", [(13, 17), (37, 31)])
+def test_what_is_seen_lies_where_it_is_pointed_at(open_figures, size):
+    """Pixels of a screenshot, under the grid that listens: SVG and canvas."""
+    explorer = IndexMatrixExplorer(
+        query_length=size[0], key_length=size[1], view="offset"
+    )
+    figure = open_figures(explorer, color_scheme="light").locator(".rp-figure")
+    seen = pixels_of_cells(figure, *size)
+    expected = colours_of(explorer.values(), *explorer._range())
+    current = (size[0] - 1) * size[1]  # the current cell wears a ring
+    seen, expected = (np.delete(rgb, current, axis=0) for rgb in (seen, expected))
+    np.testing.assert_allclose(seen, expected, atol=1.5)
 
 
 @pytest.mark.parametrize(
