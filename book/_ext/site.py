@@ -38,33 +38,54 @@ def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
         copy(source / part, target / part)
 
 
-def add_buttons(
+def equip_chapter(
     app: Sphinx,
     pagename: str,
     templatename: str,
     context: dict[str, Any],
     doctree: nodes.document | None,
 ) -> None:
-    """Offer a chapter as a notebook: open it in Colab, download it."""
+    """Let a chapter's figures move, and offer it as a notebook: in Colab, as a file."""
     if context.get("page_source_suffix") != ".ipynb":
         return
     name = Path(pagename).name + ".ipynb"
+    app.add_js_file("figures.js", type="module")
     buttons = context["header_buttons"]
     if address := colab_address(repository_address(), name):
-        buttons.append(link_button("Open in Colab", address, "colab"))
+        buttons.append(link_button("Open in Colab", address, "colab", "play"))
     source = context["pathto"](f"_sources/{pagename}.ipynb", 1)
-    buttons.append(link_button("Download notebook", source, "download"))
+    buttons.append(link_button("Download notebook", source, "download", "download"))
 
 
-def link_button(text: str, address: str, kind: str) -> dict[str, str]:
-    """A button of the theme, with text that is its own accessible name."""
-    return {"type": "link", "text": text, "url": address, "label": f"book-{kind}"}
+def mend_citations(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
+    """Give citations the one role that is allowed inside their list."""
+    if "body" in context:
+        old, new = 'role="doc-biblioentry"', 'role="listitem"'
+        context["body"] = context["body"].replace(old, new)
+
+
+def link_button(text: str, address: str, kind: str, icon: str) -> dict[str, str]:
+    """A button of the theme; its text is its name, its icon comes with the theme."""
+    return {
+        "type": "link",
+        "text": text,
+        "url": address,
+        "label": f"book-{kind}",
+        "icon": f"fa-solid fa-{icon}",
+    }
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("config-inited", use_own_mathjax)
     # After the theme's own handlers, which start the list of buttons.
-    app.connect("html-page-context", add_buttons, priority=900)
+    app.connect("html-page-context", equip_chapter, priority=900)
+    app.connect("html-page-context", mend_citations)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -42,9 +42,8 @@ class ExerciseError(ValueError):
 def exercises(notebook: NotebookNode) -> list[Exercise]:
     """All exercises of a chapter; an incomplete one raises."""
     cells = notebook.cells
-    found = [
-        exercise_at(cells, i) for i, cell in enumerate(cells) if tagged(cell, STUB)
-    ]
+    stubs = [place for place, cell in enumerate(cells) if tagged(cell, STUB)]
+    found = [exercise_at(cells, place) for place in stubs]
     headings = [
         int(number)
         for cell in cells

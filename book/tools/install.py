@@ -52,8 +52,17 @@ def main() -> int:
         [*pip, "-r", "requirements.txt", "-e", "."], cwd=ROOT, check=False
     )
     if done.returncode == 0:
+        silence_kernels()
         STAMP.write_text(wanted())
     return done.returncode
+
+
+def silence_kernels() -> None:
+    """Keep kernels from warning, once a notebook, about talking to this machine."""
+    folder = VENV / "etc" / "ipython"
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = 'get_config().IPKernelApp.log_level = "ERROR"\n'
+    (folder / "ipython_kernel_config.py").write_text(settings)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def put_setup_cell(notebook: NotebookNode) -> None:
     cells[:] = [cell for cell in cells if not setup_cell.is_setup(cell)]
     places = (i for i, cell in enumerate(cells) if cell.cell_type == "code")
     cell = nbformat.v4.new_code_cell(
-        setup_cell.SOURCE, metadata={"tags": list(setup_cell.TAGS)}
+        setup_cell.SOURCE, metadata=copy.deepcopy(setup_cell.METADATA)
     )
     cells.insert(next(places, len(cells)), cell)
 

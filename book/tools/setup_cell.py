@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from nbformat import NotebookNode
 
-TAGS = ["hide-input", "setup"]
+METADATA = {
+    "tags": ["hide-input", "setup"],
+    "mystnb": {
+        "code_prompt_show": "Setup: find or install the library",
+        "code_prompt_hide": "Setup: find or install the library",
+    },
+}
 
 SOURCE = """\
 import subprocess
