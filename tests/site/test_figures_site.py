@@ -1,0 +1,198 @@
+"""The figures on the built site, with no kernel."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from figure_pages import (
+    assert_colours,
+    drawn,
+    hover_cell,
+    number,
+    readout,
+    slider_of,
+)
+
+from relpos_lib.explorers import IndexMatrixExplorer
+from relpos_lib.offsets import relative_offsets, table_rows
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+# Chapter: the figures that it must have.
+FIGURES = {"02-bias": (".rp-index", ".rp-maps"), "04-shaw": (".rp-maps",)}
+
+
+def chapters(kind=None):
+    """Chapters that have a figure of this kind, as far as they are written."""
+    return [
+        chapter
+        for chapter, kinds in FIGURES.items()
+        if (BOOK / f"{chapter}.ipynb").is_file() and kind in (None, *kinds)
+    ]
+
+
+@pytest.fixture
+def open_chapter(open_page, site_url):
+    def open_chapter(chapter, **options):
+        page = open_page(**options)
+        page.goto(f"{site_url}book/{chapter}.html")
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector(".rp-figure")
+            page.wait_for_function("!document.querySelector('.live-figure img')")
+        return page
+
+    return open_chapter
+
+
+def value_of(figure, label):
+    return int(slider_of(figure, label).input_value())
+
+
+def drag(figure, label, share):
+    """Drag a slider from where it is to a share of its way."""
+    slider = slider_of(figure, label)
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    low, high = (float(slider.get_attribute(end)) for end in ("min", "max"))
+    now = (float(slider.input_value()) - low) / (high - low)
+    y = box["y"] + box["height"] / 2
+    mouse = figure.page.mouse
+    # The thumb is 16 pixels wide and stays inside the track.
+    start, end = (box["x"] + 8 + at * (box["width"] - 16) for at in (now, share))
+    mouse.move(start, y)
+    mouse.down()
+    mouse.move(end, y, steps=4)
+    mouse.up()
+
+
+def index_state(figure):
+    """The figure's controls, as arguments of the Python class."""
+    view = figure.locator(".rp-choice input:checked").get_attribute("value")
+    return IndexMatrixExplorer(
+        query_length=value_of(figure, "Query length"),
+        key_length=value_of(figure, "Key length"),
+        max_distance=value_of(figure, "Maximum distance"),
+        causal=figure.get_by_label("Causal mask").is_checked(),
+        view=view,
+    )
+
+
+def assert_index_drawn(figure):
+    state = index_state(figure)
+    values = state.values().double().masked_fill(~state.allowed(), float("nan"))
+    assert_colours(figure, values, *state._range())
+    return state
+
+
+@pytest.mark.parametrize("chapter", chapters())
+def test_every_figure_is_alive(open_chapter, chapter):
+    page = open_chapter(chapter)
+    for kind in FIGURES[chapter]:
+        assert page.locator(kind).count() >= 1
+    tags = page.locator("script[type='application/vnd.jupyter.widget-view+json']")
+    assert tags.count() == 0
+
+
+@pytest.mark.parametrize("chapter", chapters())
+def test_without_javascript_there_are_pictures(open_chapter, chapter):
+    page = open_chapter(chapter, java_script_enabled=False)
+    pictures = page.locator(".live-figure img").all()
+    assert len(pictures) >= len(FIGURES[chapter])
+    for picture in pictures:
+        assert len(picture.get_attribute("alt")) > 20
+        assert picture.is_visible()
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-index"))
+def test_index_matrix_follows_mouse_and_keyboard(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-index").first
+    assert_index_drawn(figure)
+    for label in ("Query length", "Key length", "Maximum distance"):
+        before = value_of(figure, label)
+        drag(figure, label, 0.9)
+        dragged = value_of(figure, label)
+        assert dragged > before
+        assert_index_drawn(figure)
+        slider_of(figure, label).press("ArrowLeft")
+        assert value_of(figure, label) == dragged - 1
+        assert_index_drawn(figure)
+        slider_of(figure, label).press("Home")
+        assert_index_drawn(figure)
+
+
+def assert_cell(figure, i, j, queries, keys, distance):
+    found = readout(figure)
+    offset = relative_offsets(queries, keys)[i, j].item()
+    row = table_rows(queries, keys, distance)[i, j].item()
+    wanted = {"i": i, "j": j, "offset": offset, "clipped": row - distance, "row": row}
+    assert {name: number(found[name]) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-index"))
+def test_index_cells_tell_their_numbers(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-index").first
+    state = index_state(figure)
+    size = state.query_length, state.key_length
+    for i, j in ((0, 0), (size[0] - 1, size[1] - 1), (size[0] // 2, 0)):
+        hover_cell(figure, i, j, *size)
+        assert_cell(figure, i, j, *size, state.max_distance)
+    grid = figure.get_by_role("grid")
+    grid.press("ArrowRight")
+    assert_cell(figure, size[0] // 2, min(1, size[1] - 1), *size, state.max_distance)
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-maps"))
+def test_attention_maps_follow_mouse_and_keyboard(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-maps").first
+    figure.get_by_role("radio", name="position", exact=True).check()
+    slider_of(figure, "Maximum distance").press("End")
+    whole = drawn(figure.locator(".rp-panel").first)
+    drag(figure, "Maximum distance", 0.0)
+    clipped = drawn(figure.locator(".rp-panel").first)
+    assert value_of(figure, "Maximum distance") == 0
+    assert not np.array_equal(whole, clipped, equal_nan=True)
+    heads = slider_of(figure, "Heads shown")
+    heads.press("Home")
+    assert figure.locator(".rp-panel:visible").count() == 1
+    heads.press("ArrowRight")
+    assert figure.locator(".rp-panel:visible").count() == 2
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-maps"))
+def test_attention_cells_tell_their_numbers(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-maps").first
+    grid = figure.get_by_role("grid").first
+    size = [int(grid.get_attribute(f"aria-{axis}count")) for axis in ("row", "col")]
+    distance = value_of(figure, "Maximum distance")
+    for i, j in ((0, 0), (size[0] - 1, size[1] - 1), (size[0] // 2, size[1] // 3)):
+        hover_cell(figure, i, j, *size)
+        assert_cell(figure, i, j, *size, distance)
+        found = readout(figure)
+        parts = float(found["content"]) + float(found["position"])
+        assert parts == pytest.approx(float(found["score"]), abs=2e-3)
+        assert 0 <= number(found["weight"]) <= 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("chapter", chapters())
+def test_axe_finds_nothing_in_figures(open_chapter, chapter, theme):
+    page = open_chapter(chapter, color_scheme=theme)
+    # Preloading asks for style sheets again, at addresses that are none.
+    run = Axe().run(page, context=".rp-figure", options={"preload": False})
+    found = run.response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+    colour = page.locator(".rp-figure").first.evaluate(
+        "(n) => getComputedStyle(n).backgroundColor"
+    )
+    dark = sum(int(part) for part in colour[4:-1].split(",")) < 3 * 128
+    assert dark == (theme == "dark")
+
+
+@pytest.mark.parametrize("chapter", chapters())
+def test_figures_fit_a_phone(open_chapter, chapter):
+    page = open_chapter(chapter, viewport={"width": 320, "height": 700})
+    for figure in page.locator(".rp-figure").all():
+        box = figure.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 320
+        assert figure.evaluate("(n) => n.scrollWidth <= n.clientWidth")
