@@ -132,3 +132,18 @@ def hover_cell(figure, i, j, queries, keys, panel=0):
     x = (j + 0.5) * box["width"] / keys
     y = (i + 0.5) * box["height"] / queries
     grid.hover(position={"x": x, "y": y})
+
+
+def sticking_out(figure):
+    """Parts of a figure that reach out of it, or far into its padding.
+
+    A number on an axis stands half beside its cell, so a little is allowed.
+    """
+    return figure.evaluate("""(figure) => {
+      const { left, right } = figure.getBoundingClientRect();
+      const most = right - parseFloat(getComputedStyle(figure).paddingRight) / 2;
+      return [...figure.querySelectorAll("*")]
+        .map((node) => [node.outerHTML.slice(0, 99), node.getBoundingClientRect()])
+        .filter(([, box]) => box.width && (box.left < left || box.right > most))
+        .map(([start]) => start);
+    }""")
