@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 100,
@@ -23,6 +24,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#555555", "#e69f00")
+STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MOST_LABELLED_CELLS = 12
 
@@ -102,13 +104,14 @@ def curves(
             ax.axvline(mark_x, color="#888888", linestyle="--", linewidth=1)
             ax.annotate(
                 mark_label,
-                (mark_x, 1),
+                (mark_x, 0),
                 xycoords=("data", "axes fraction"),
-                xytext=(4, -4),
+                xytext=(4, 4),
                 textcoords="offset points",
-                va="top",
+                va="bottom",
                 color="#555555",
             )
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if x_log2 and x is not None:
             ax.set_xscale("log", base=2)
             ax.set_xticks(list(x), [str(point) for point in x])
@@ -182,7 +185,9 @@ def _curve(
     points = np.arange(repeats.shape[1]) if x is None else np.asarray(x)
     colour = COLOURS[n % len(COLOURS)]
     marker = MARKERS[n % len(MARKERS)] if len(points) <= 16 else None
-    ax.plot(points, repeats.mean(0), label=name, color=colour, marker=marker)
+    # Dashes tell apart curves that lie on one another; markers do it if there are any.
+    style = "-" if marker else STYLES[n % len(STYLES)]
+    ax.plot(points, repeats.mean(0), style, label=name, color=colour, marker=marker)
     if len(repeats) > 1:
         ax.fill_between(
             points, repeats.min(0), repeats.max(0), color=colour, alpha=0.2, linewidth=0
