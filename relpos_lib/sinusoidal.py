@@ -59,10 +59,10 @@ def sinusoidal_encoding(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype must be a floating-point type, got {dtype}")
-    device = torch.get_default_device() if device is None else torch.device(device)
-    wide = torch.float32 if device.type == "mps" else torch.float64  # mps has no 64
     positions = torch.arange(length, device=device) + start
-    columns = torch.arange(d_model, device=device)
+    columns = torch.arange(d_model, device=positions.device)
+    on_mps = positions.device.type == "mps"  # has no float64
+    wide = torch.float32 if on_mps else torch.float64
     pair = columns - columns % 2
     speed = torch.exp(pair.to(wide) * (-math.log(base) / d_model))
     angles = positions.to(wide)[:, None] * speed
