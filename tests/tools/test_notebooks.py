@@ -1,0 +1,46 @@
+"""Stored pictures are small and hardly differ from those that were drawn."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from book.tools.notebooks import small_png
+from relpos_lib.plots import matrices
+
+
+def encode(picture: Image.Image) -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def pixels(encoded: str):
+    picture = Image.open(io.BytesIO(base64.b64decode(encoded)))
+    return np.asarray(picture.convert("RGB"), dtype=float)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    buffer = io.BytesIO()
+    matrices({"a": np.arange(400).reshape(20, 20)}).savefig(buffer)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def test_a_figure_shrinks_and_looks_the_same(drawn):
+    small = small_png(drawn)
+    assert len(small) < len(drawn) / 2
+    assert np.abs(pixels(small) - pixels(drawn)).mean() < 2
+
+
+def test_shrinking_twice_changes_nothing(drawn):
+    small = small_png(drawn)
+    assert small_png(drawn) == small
+    assert small_png(small) == small
+
+
+def test_a_transparent_picture_is_left_alone():
+    encoded = encode(Image.new("RGBA", (4, 4), (200, 10, 10, 100)))
+    assert small_png(encoded) == encoded
