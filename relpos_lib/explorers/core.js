@@ -75,11 +75,10 @@ export function repeatForQueries(bias, { H, Q, N }) {
  */
 export function positionScores(rowScores, { H, Q, S, K, Kmax }) {
   const out = new Float64Array(H * Q * S);
-  const rows = tableRows(Q, S, K);
-  const width = 2 * Kmax + 1;
-  for (let cell = 0; cell < out.length; cell++) {
-    const row = Kmax - K + rows[cell % (Q * S)];
-    out[cell] = rowScores[Math.floor(cell / S) * width + row];
+  const rows = tableRows(Q, S, K).map((row) => row + Kmax - K);
+  for (let line = 0; line < H * Q; line++) {
+    const [from, pairs, to] = [line * (2 * Kmax + 1), (line % Q) * S, line * S];
+    for (let j = 0; j < S; j++) out[to + j] = rowScores[from + rows[pairs + j]];
   }
   return out;
 }
@@ -124,8 +123,9 @@ export function attend({ H, Q, S, Kmax, content, rowScores }, K, causal) {
 /** Largest absolute value over the allowed cells of every head. */
 export function largest(values, allowed) {
   let most = 0;
-  for (let cell = 0; cell < values.length; cell++)
-    if (allowed[cell % allowed.length]) most = Math.max(most, Math.abs(values[cell]));
+  for (let start = 0; start < values.length; start += allowed.length)
+    for (let cell = 0; cell < allowed.length; cell++)
+      if (allowed[cell]) most = Math.max(most, Math.abs(values[start + cell]));
   return most;
 }
 
@@ -147,16 +147,24 @@ const BLUE_ORANGE = colours(
 );
 
 function between(stops, t) {
-  const x = Math.max(0, Math.min(1, t)) * (stops.length - 1);
+  const x = t * (stops.length - 1);
   const k = Math.min(Math.floor(x), stops.length - 2);
   return stops[k].map((from, c) => Math.round(from + (x - k) * (stops[k + 1][c] - from)));
 }
 
+/** Colours made once and looked up after: there may be 10^5 cells to draw. */
+function ramp(stops) {
+  const table = Array.from({ length: 1025 }, (_, k) => between(stops, k / 1024));
+  return (t) => table[Math.round(1024 * Math.max(0, Math.min(1, t)))];
+}
+const sequential = ramp(VIRIDIS);
+const twoSided = ramp(BLUE_ORANGE);
+
 /** Colour of a magnitude t in [0, 1], as [red, green, blue]. */
-export const viridis = (t) => between(VIRIDIS, t);
+export const viridis = (t) => sequential(t);
 
 /** Colour of a signed t in [-1, 1]: blue below 0, orange above. */
-export const diverging = (t) => between(BLUE_ORANGE, (t + 1) / 2);
+export const diverging = (t) => twoSided((t + 1) / 2);
 
 /** [red, green, blue] as a CSS colour. */
 export const css = (rgb) => `rgb(${rgb.join(", ")})`;

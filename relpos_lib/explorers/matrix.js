@@ -157,10 +157,13 @@ function canvasPicture(Q, S) {
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const image = context.createImageData(S, Q);
   const paint = (cell) => {
-    for (let k = 0; k < Q * S; k++) {
-      const { colour } = cell(Math.floor(k / S), k % S);
-      image.data.set(colour ? [...colour, 255] : [0, 0, 0, 0], 4 * k);
-    }
+    const pixels = image.data;
+    for (let i = 0, at = 0; i < Q; i++)
+      for (let j = 0; j < S; j++, at += 4) {
+        const { colour } = cell(i, j);
+        for (let c = 0; c < 3; c++) pixels[at + c] = colour ? colour[c] : 0;
+        pixels[at + 3] = colour ? 255 : 0;
+      }
     context.putImageData(image, 0, 0);
   };
   return { node: canvas, paint };
