@@ -3,7 +3,7 @@
  *
  * The page holds the saved state of its widgets as JSON and, where each figure belongs,
  * a tag with the id of its model, followed by a static picture. Every model carries its
- * own ES module; this script gives it what anywidget would (get, set, on, off, …), and
+ * own ES module; this script gives it what anywidget would (get, set, on, off, …) and
  * takes the picture away once the figure stands. If anything fails the picture stays.
  */
 const STATE = 'script[type="application/vnd.jupyter.widget-state+json"]';
@@ -51,7 +51,8 @@ class Model {
     else this.#listeners.delete(event);
   }
   #tell(event, value) {
-    for (const listener of [...(this.#listeners.get(event) ?? [])]) listener(this, value);
+    for (const listener of [...(this.#listeners.get(event) ?? [])])
+      listener(this, value);
   }
   /** There is no kernel to save to or to send to. */
   save_changes() {}
@@ -66,7 +67,10 @@ function load(text) {
   if (!modules.has(text)) {
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     const loading = import(address).finally(() => URL.revokeObjectURL(address));
-    modules.set(text, loading.then((module) => module.default));
+    modules.set(
+      text,
+      loading.then((module) => module.default),
+    );
   }
   return modules.get(text);
 }
@@ -98,7 +102,10 @@ async function show(tag, started) {
     console.error("A figure could not be shown; its picture stays.", error);
     return;
   }
-  tag.closest(".live-figure")?.querySelectorAll("img").forEach((img) => img.remove());
+  tag
+    .closest(".live-figure")
+    ?.querySelectorAll("img")
+    .forEach((img) => img.remove());
   tag.replaceWith(el);
 }
 

@@ -1,0 +1,104 @@
+"""Every address inside the site leads to something; buttons to the right thing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+
+from book._ext import site as extension
+from book.tools import setup_cell
+from book.tools.notebooks import chapters
+from book.tools.repository import colab_address, repository_address
+from tests.site.built import SITE, page_names, read_page
+
+CHAPTERS = [path.stem for path in chapters()]
+
+
+def target_file(page: Path, path: str) -> Path:
+    """The file that an address on a page means."""
+    file = (page.parent / unquote(path)) if path else page
+    return Path(os.path.normpath(file / "index.html" if file.is_dir() else file))
+
+
+def has_anchor(file: Path, fragment: str) -> bool:
+    """Whether a file exists and has the place that a fragment names."""
+    return file.is_file() and (not fragment or fragment in read_page(file).ids)
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_internal_addresses_lead_somewhere(name):
+    page = SITE / name
+    dead = []
+    for target in read_page(page).targets:
+        parts = urlsplit(target)
+        if parts.scheme or parts.netloc:
+            continue
+        file = target_file(page, parts.path)
+        # An address from the root would break under a sub-path.
+        inside = file.is_relative_to(SITE) and not parts.path.startswith("/")
+        if not (inside and has_anchor(file, unquote(parts.fragment))):
+            dead.append(target)
+    assert dead == []
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_download_button_gives_the_notebook(page, site_url, chapter):
+    page.goto(f"{site_url}book/{chapter}.html")
+    button = page.get_by_role("link", name="Download notebook")
+    address = button.evaluate("link => link.href")
+    served = nbformat.reads(page.request.get(address).text(), as_version=4)
+    kept = nbformat.read(f"book/{chapter}.ipynb", as_version=4)
+    assert [cell.id for cell in served.cells] == [cell.id for cell in kept.cells]
+    setup = next(cell for cell in served.cells if cell.cell_type == "code")
+    assert setup_cell.is_setup(setup)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_colab_button_is_right_or_absent(page, site_url, chapter):
+    page.goto(f"{site_url}book/{chapter}.html")
+    links = page.get_by_role("link", name="Open in Colab")
+    expected = colab_address(repository_address(), f"{chapter}.ipynb")
+    found = [links.nth(i).evaluate("link => link.href") for i in range(links.count())]
+    assert found == ([expected] if expected else [])
+
+
+def test_pages_that_are_no_notebooks_have_no_buttons(page, site_url):
+    page.goto(f"{site_url}book/index.html")
+    names = ("Open in Colab", "Download notebook")
+    assert [page.get_by_role("link", name=name).count() for name in names] == [0, 0]
+
+
+@pytest.fixture
+def buttons(monkeypatch):
+    """The buttons that the extension gives to a page, for a known address."""
+
+    def buttons(address, suffix=".ipynb"):
+        monkeypatch.setattr(extension, "repository_address", lambda: address)
+        context = {
+            "page_source_suffix": suffix,
+            "header_buttons": [],
+            "pathto": lambda path, _: f"../{path}",
+        }
+        app = SimpleNamespace(add_js_file=lambda *args, **options: None)
+        extension.equip_chapter(app, "book/04-shaw", "page.html", context, None)
+        return {b["text"]: b["url"] for b in context["header_buttons"]}
+
+    return buttons
+
+
+def test_buttons_where_the_address_is_known(buttons):
+    assert buttons("https://github.com/owner/name") == {
+        "Open in Colab": "https://colab.research.google.com"
+        "/github/owner/name/blob/colab/04-shaw.ipynb",
+        "Download notebook": "../_sources/book/04-shaw.ipynb",
+    }
+
+
+def test_buttons_where_no_address_is_known(buttons):
+    assert list(buttons(None)) == ["Download notebook"]
+    assert buttons("https://github.com/owner/name", ".md") == {}
