@@ -1,0 +1,66 @@
+"""The site is rebuilt when, and only when, something that it shows has changed."""
+
+import pytest
+
+from book.tools import build, install
+
+FILES = {
+    "_config.yml": "repository: {url: ''}",
+    "_toc.yml": "root: book/index",
+    "requirements.txt": "torch",
+    "pyproject.toml": "[project]",
+    "book/index.md": "# One",
+    "book/_static/figures.js": "1;",
+    "relpos_lib/offsets.py": "K = 1",
+    "relpos_lib/explorers/core.js": "2;",
+    "README.md": "not part of the site",
+}
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    for name, content in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_changed_file_is_seen_if_the_site_shows_it(tree, name):
+    before = build.fingerprint(tree)
+    assert build.fingerprint(tree) == before
+    (tree / name).write_text(FILES[name] + "\n")
+    assert (build.fingerprint(tree) == before) == (name == "README.md")
+
+
+def test_a_new_and_a_renamed_file_are_seen(tree):
+    seen = {build.fingerprint(tree)}
+    (tree / "book" / "new.md").write_text("")
+    seen.add(build.fingerprint(tree))
+    (tree / "book" / "new.md").rename(tree / "book" / "other.md")
+    seen.add(build.fingerprint(tree))
+    assert len(seen) == 3
+
+
+def test_what_python_leaves_behind_is_not_seen(tree):
+    before = build.fingerprint(tree)
+    cache = tree / "relpos_lib" / "__pycache__"
+    cache.mkdir()
+    (cache / "offsets.pyc").write_text("")
+    assert build.fingerprint(tree) == before
+
+
+def test_another_address_gives_other_buttons(tree, monkeypatch):
+    before = build.fingerprint(tree)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
+    assert build.fingerprint(tree) != before
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+def test_changed_requirements_are_installed(tree, name):
+    before = install.wanted(tree)
+    assert install.wanted(tree) == before
+    (tree / name).write_text("more")
+    assert install.wanted(tree) != before
