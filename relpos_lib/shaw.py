@@ -205,6 +205,7 @@ class RelativeMultiHeadAttention(nn.Module):
             self._embedding(past, future, per_head) if keys else None
         )
         if max_value_positions is not None:
+            _per_table("max_value_positions", max_value_positions, num_heads)
             past, future = max_value_positions, None
         self.relative_positions_embeddings_v = (
             self._embedding(past, future, per_head) if values else None
