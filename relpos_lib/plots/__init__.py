@@ -1,5 +1,18 @@
 """Every static figure of the book, as functions that return a matplotlib figure."""
 
 from relpos_lib.plots.common import curves, matrices
+from relpos_lib.plots.shaw import (
+    accuracy_by_length,
+    score_parts,
+    scores_by_symbol,
+    weights_and_bins,
+)
 
-__all__ = ["curves", "matrices"]
+__all__ = [
+    "accuracy_by_length",
+    "curves",
+    "matrices",
+    "score_parts",
+    "scores_by_symbol",
+    "weights_and_bins",
+]

@@ -1,0 +1,231 @@
+"""Checks of the chapter on Shaw's vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relpos_lib.attention import relative_attention
+from relpos_lib.exercises.report import exercise, expect, expect_equal, expect_given
+from relpos_lib.tables import Tables
+
+# B, H, Q, S, D of the tests: all different, the last two for decoding and for Q > S.
+SIZES = ((2, 3, 5, 7, 11), (1, 2, 3, 3, 5), (2, 3, 1, 7, 5), (1, 2, 5, 3, 4))
+
+
+@exercise
+def check_one_sided_scores(one_sided_scores: Callable[..., Tensor]) -> None:
+    """Whether ``one_sided_scores(query, key_table, k_len, past)`` is right."""
+    for past, future in ((2, 1), (0, 3), (4, 0), (1, 1)):
+        for batch, heads, q_len, k_len, width in SIZES:
+            query, table = _draw(
+                (batch, heads, q_len, width), (past + future + 1, width)
+            )
+            got = one_sided_scores(query, table, k_len, past)
+            pairs = _pairs(table, q_len, k_len, past)
+            wanted = _loop_scores(query, pairs)
+            case = f"Q={q_len}, S={k_len}, past={past}, future={future}"
+            _expect_shape(f"the result for {case}", got, wanted)
+            _expect_other_than(
+                got,
+                wanted,
+                _loop_scores(query, _pairs(table, q_len, k_len, past, start=0)),
+                "the first query stands on the first key; the last one must stand on "
+                "the last",
+            )
+            _expect_other_than(
+                got,
+                wanted,
+                _loop_scores(query, _pairs(table.flip(0), q_len, k_len, future)),
+                "past and future have changed places: keys to the left have negative "
+                "offsets and read the first rows",
+            )
+            expect_equal(f"for {case}, the score (b, h, i, j)", got, wanted, 1e-5)
+
+
+@exercise
+def check_value_table_gradient(value_table_gradient: Callable[..., Tensor]) -> None:
+    """Whether ``value_table_gradient(weights, grad_out, max_distance)`` is right."""
+    for max_distance in (2, 0, 1, 6):
+        for batch, heads, q_len, k_len, width in SIZES:
+            logits, grad_out = _draw(
+                (batch, heads, q_len, k_len), (batch, heads, q_len, width)
+            )
+            weights = logits.softmax(-1)
+            got = value_table_gradient(weights, grad_out, max_distance)
+            wanted = torch.zeros(2 * max_distance + 1, width)
+            for i in range(q_len):
+                for j in range(k_len):
+                    row = _row(i, j, q_len, k_len, max_distance, max_distance)
+                    given = weights[:, :, i, j, None] * grad_out[:, :, i]
+                    wanted[row] += given.sum((0, 1))
+            case = f"Q={q_len}, S={k_len}, K={max_distance}"
+            _expect_shape(f"the gradient for {case}", got, wanted)
+            _expect_other_than(
+                got,
+                wanted,
+                wanted / (batch * heads * q_len),
+                "the gradients of all queries add up; do not take their mean",
+            )
+            expect_equal(f"for {case}, the gradient (row, d)", got, wanted, 1e-5)
+
+
+@exercise
+def check_repaired_scores(repaired_scores: Callable[..., Tensor]) -> None:
+    """Whether ``repaired_scores(query, pairs)`` is ``q_i · pairs_ij``."""
+    for batch, heads, q_len, k_len, width in SIZES:
+        named = _named(q_len, k_len, width) / width
+        got = repaired_scores(torch.ones(batch, heads, q_len, width), named)
+        shape = torch.empty(batch, heads, q_len, k_len)
+        _expect_address("scores", got, shape)
+        query, pairs = _draw((batch, heads, q_len, width), (q_len, k_len, width))
+        got = repaired_scores(query, pairs)
+        wanted = _loop_scores(query, pairs)
+        expect_equal("the score (b, h, i, j)", got, wanted, 1e-5)
+
+
+@exercise
+def check_repaired_values(repaired_values: Callable[..., Tensor]) -> None:
+    """Whether ``repaired_values(weights, pairs)`` is the sum over j."""
+    for batch, heads, q_len, k_len, width in SIZES:
+        even = torch.full((batch, heads, q_len, k_len), 1 / k_len)
+        got = repaired_values(even, _named(q_len, k_len, width))
+        shape = torch.empty(batch, heads, q_len, width)
+        _expect_address("values", got, shape)
+        logits, pairs = _draw((batch, heads, q_len, k_len), (q_len, k_len, width))
+        weights = logits.softmax(-1)
+        got = repaired_values(weights, pairs)
+        wanted = torch.zeros(batch, heads, q_len, width)
+        for i in range(q_len):
+            for j in range(k_len):
+                wanted[:, :, i] += weights[:, :, i, j, None] * pairs[i, j]
+        expect_equal("the value (b, h, i, d)", got, wanted, 1e-5)
+
+
+@exercise
+def check_decode_step(decode_step: Callable[..., Any]) -> None:
+    """Whether ``decode_step(query, key, value, cache, window, tables)`` decodes."""
+    batch, heads, length, width = 2, 3, 7, 5
+    query, key, value = _draw(*[(batch, heads, length, width)] * 3)
+    key_table, value_table = _draw((5, width), (5, width))
+    tables: Tables = {"key_table": key_table, "value_table": value_table}
+    places = torch.arange(length)
+    for window in (3, 1, 20):
+        ago = places[:, None] - places  # (Q, S)
+        wanted = relative_attention(
+            query, key, value, **tables, mask=(ago >= 0) & (ago < window)
+        )
+        cache = (key[:, :, :0], value[:, :, :0])
+        for t in range(length):
+            now = [x[:, :, t : t + 1] for x in (query, key, value)]
+            out, cache = _step(decode_step(*now, cache, window, tables))
+            kept, expected = cache[0].shape[2], min(t + 1, window)
+            expect(
+                kept == expected and cache[1].shape[2] == expected,
+                f"after {t + 1} steps with window={window} the cache holds "
+                f"{kept} keys and {cache[1].shape[2]} values, expected {expected}",
+            )
+            expect(
+                torch.equal(cache[0][:, :, -1:], now[1])
+                and torch.equal(cache[1][:, :, -1:], now[2]),
+                "the newest key and value must come last in the cache",
+            )
+            expect_equal(
+                f"step {t}, window={window}: the output (b, h, 0, d)",
+                out,
+                wanted[:, :, t : t + 1],
+                1e-5,
+            )
+
+
+def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
+    """Random tensors, the same every time."""
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def _row(
+    i: int,
+    j: int,
+    q_len: int,
+    k_len: int,
+    past: int,
+    future: int,
+    start: int | None = None,
+) -> int:
+    """Row of a table from ``-past`` to ``future`` for one pair, by the definition."""
+    offset = j - (i + (k_len - q_len if start is None else start))
+    return min(max(offset, -past), future) + past
+
+
+def _pairs(
+    table: Tensor, q_len: int, k_len: int, past: int, start: int | None = None
+) -> Tensor:
+    """The vector of every pair, (Q, S, D)."""
+    future = len(table) - past - 1
+    rows = [
+        [_row(i, j, q_len, k_len, past, future, start) for j in range(k_len)]
+        for i in range(q_len)
+    ]
+    return table[torch.tensor(rows)]
+
+
+def _loop_scores(query: Tensor, pairs: Tensor) -> Tensor:
+    """``q_i · pairs_ij``, pair by pair, (B, H, Q, S)."""
+    scores = torch.empty(*query.shape[:3], pairs.shape[1])
+    for i in range(pairs.shape[0]):
+        for j in range(pairs.shape[1]):
+            scores[:, :, i, j] = query[:, :, i] @ pairs[i, j]
+    return scores
+
+
+def _named(q_len: int, k_len: int, width: int) -> Tensor:
+    """Pairs that hold the position of their query, (Q, S, D)."""
+    return torch.arange(float(q_len))[:, None, None].expand(q_len, k_len, width)
+
+
+def _expect_address(what: str, got: Any, like: Tensor) -> None:
+    """Refuse a result in which a query does not name its own position."""
+    _expect_shape(f"the {what}", got, like)
+    for h in range(like.shape[1]):
+        for i in range(like.shape[2]):
+            named = float(got[0, h, i, 0])
+            expect(
+                abs(named - i) < 1e-3,
+                f"in the {what}, query {i} of head {h} read the pairs of query "
+                f"{named:.3g}: bring Q to the front before you merge B and H",
+            )
+
+
+def _expect_shape(what: str, got: Any, like: Tensor) -> None:
+    expect_given(got)
+    expect(isinstance(got, Tensor), f"{what} must be a tensor")
+    expect(
+        got.shape == like.shape,
+        f"{what} has shape {tuple(got.shape)}, expected {tuple(like.shape)}",
+    )
+
+
+def _expect_other_than(
+    got: Tensor, wanted: Tensor, mistake: Tensor, message: str
+) -> None:
+    """Name a common mistake, where it makes a difference."""
+    differs = not torch.allclose(mistake, wanted, atol=1e-4)
+    expect(not (differs and torch.allclose(got, mistake, atol=1e-4)), message)
+
+
+def _step(answer: Any) -> tuple[Any, tuple[Tensor, Tensor]]:
+    """Output and cache of a step; a gap in either is a gap."""
+    expect_given(answer)
+    message = "return the output and the cache: out, (keys, values)"
+    expect(isinstance(answer, tuple) and len(answer) == 2, message)
+    out, cache = answer
+    expect_given(out)
+    expect_given(cache)
+    expect(isinstance(cache, (tuple, list)) and len(cache) == 2, message)
+    for part in cache:
+        expect_given(part)
+    return out, (cache[0], cache[1])
