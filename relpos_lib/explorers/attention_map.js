@@ -1,9 +1,26 @@
-/** Attention maps of every head: content score + position score -> softmax -> weight. */
+/** Attention maps of every head: content + position = score -> softmax -> weight. */
 import {
-  attend, clipOffset, diverging, format, largest, prepare, relativeOffset, roundUp, tableRow,
+  attend,
+  clipOffset,
+  diverging,
+  format,
+  largest,
+  prepare,
+  relativeOffset,
+  roundUp,
+  tableRow,
   viridis,
 } from "./core.js";
-import { checkbox, choice, colourBar, follow, make, matrix, readout, slider } from "./matrix.js";
+import {
+  checkbox,
+  choice,
+  colourBar,
+  follow,
+  make,
+  matrix,
+  readout,
+  slider,
+} from "./matrix.js";
 
 const TRAITS = ["max_distance", "heads_shown", "causal", "view"];
 const VIEWS = {
@@ -44,7 +61,8 @@ function inWords(head, values, { Q, S, K, causal, view, result }) {
   const peak =
     best < 0
       ? "No query may attend to a key."
-      : `Largest, ${format(values[best], 3)}, at query ${Math.floor(best / S)}, key ${best % S}.`;
+      : `Largest, ${format(values[best], 3)}, ` +
+        `at query ${Math.floor(best / S)}, key ${best % S}.`;
   return (
     `${VIEWS[view]}s of head ${head + 1}: ${Q} queries by ${S} keys, ` +
     `maximum distance ${K}${causal ? ", causal" : ""}. ${peak}`
@@ -58,14 +76,19 @@ function render({ model, el }) {
     slider(model, "max_distance", "Maximum distance", "K", 0, Kmax),
     slider(model, "heads_shown", "Heads shown", "", 1, H),
     choice(model, "view", "Show", {
-      content: "content", position: "position", score: "score", weights: "weights",
+      content: "content",
+      position: "position",
+      score: "score",
+      weights: "weights",
     }),
     checkbox(model, "causal", "Causal mask"),
   ];
   const [bar, numbers] = [colourBar(), readout()];
   const panels = Array.from({ length: H }, (_, head) => {
     const cells = matrix({
-      name: `Head ${head + 1}`, ticks: 7, onCell: (i, j) => onCell(head, i, j),
+      name: `Head ${head + 1}`,
+      ticks: 7,
+      onCell: (i, j) => onCell(head, i, j),
     });
     const title = make("div", { class: "rp-title" }, `head ${head + 1}`);
     return { ...cells, box: make("div", { class: "rp-panel" }, title, cells.node) };
@@ -77,7 +100,7 @@ function render({ model, el }) {
     current = { head, i, j };
     tell();
   }
-  /** Mark the cell in every head, so that heads can be compared, and say its numbers. */
+  /** Mark the cell in every head, to compare heads, and say its numbers. */
   function tell() {
     const { i, j } = current;
     const head = Math.min(current.head, now.shown - 1);
@@ -97,11 +120,17 @@ function render({ model, el }) {
       ["content", "content", number(content)],
       ["position", "+ position", number(position)],
       ["score", "= score", number(score)],
-      ["weight", "\u2192 weight", allowed[i * S + j] ? share(weights[cell]) : "0, masked"],
+      [
+        "weight",
+        "\u2192 weight",
+        allowed[i * S + j] ? share(weights[cell]) : "0, masked",
+      ],
     ]);
   }
   function redraw() {
-    const [K, causal, view] = ["max_distance", "causal", "view"].map((t) => model.get(t));
+    const [K, causal, view] = ["max_distance", "causal", "view"].map((t) =>
+      model.get(t),
+    );
     const result = attend(fixed, K, causal);
     now = { Q, S, K, causal, view, result, shown: model.get("heads_shown") };
     const signed = view !== "weights";
@@ -117,19 +146,27 @@ function render({ model, el }) {
       });
       panel.draw({ queries: Q, keys: S, cellOf, alt: inWords(head, values, now) });
     });
-    const ends = [signed ? -top : 0, top].map((end) => String(end).replace("-", "\u2212"));
+    const ends = [signed ? -top : 0, top].map((end) =>
+      String(end).replace("-", "\u2212"),
+    );
     bar.show(...ends, VIEWS[view], signed ? (t) => diverging(2 * t - 1) : viridis);
     tell();
   }
 
   const position = model.get("scheme") === "shaw" ? "q\u00b7a / \u221aD" : "b";
   const note = make(
-    "p", { class: "rp-note" },
-    `content q\u00b7k / \u221aD + position ${position} = score; softmax over keys gives the weight`,
+    "p",
+    { class: "rp-note" },
+    `content q\u00b7k / \u221aD + position ${position} = score; ` +
+      "softmax over keys gives the weight",
   );
   const root = make(
     "div",
-    { class: "rp-figure rp-maps", role: "group", "aria-label": "Attention map explorer" },
+    {
+      class: "rp-figure rp-maps",
+      role: "group",
+      "aria-label": "Attention map explorer",
+    },
     make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
     bar.node,
     make("div", { class: "rp-panels" }, ...panels.map((panel) => panel.box)),

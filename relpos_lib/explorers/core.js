@@ -52,7 +52,8 @@ export function dotProducts(query, vectors, { H, Q, N, D, scale }) {
     const first = Math.floor(row / Q) * perHead;
     for (let n = 0; n < N; n++) {
       let sum = 0;
-      for (let d = 0; d < D; d++) sum += query[row * D + d] * vectors[first + n * D + d];
+      for (let d = 0; d < D; d++)
+        sum += query[row * D + d] * vectors[first + n * D + d];
       out[row * N + n] = scale * sum;
     }
   }
@@ -93,7 +94,8 @@ export function softmaxRows(scores, allowed, S) {
       if (allowed[mask + j]) largest = Math.max(largest, scores[start + j]);
     let sum = 0;
     for (let j = 0; j < S; j++)
-      if (allowed[mask + j]) sum += out[start + j] = Math.exp(scores[start + j] - largest);
+      if (allowed[mask + j])
+        sum += out[start + j] = Math.exp(scores[start + j] - largest);
     for (let j = 0; j < S && sum; j++) out[start + j] /= sum;
   }
   return out;
@@ -149,7 +151,9 @@ const BLUE_ORANGE = colours(
 function between(stops, t) {
   const x = t * (stops.length - 1);
   const k = Math.min(Math.floor(x), stops.length - 2);
-  return stops[k].map((from, c) => Math.round(from + (x - k) * (stops[k + 1][c] - from)));
+  return stops[k].map((from, c) =>
+    Math.round(from + (x - k) * (stops[k + 1][c] - from)),
+  );
 }
 
 /** Colours made once and looked up after: there may be 10^5 cells to draw. */
@@ -171,7 +175,8 @@ export const css = (rgb) => `rgb(${rgb.join(", ")})`;
 
 /** Black or white, whichever is easier to read on the colour. */
 export const inkOn = ([r, g, b]) =>
-  0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2 > 0.18
+  0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2 >
+  0.18
     ? "#000"
     : "#fff";
 

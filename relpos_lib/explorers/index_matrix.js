@@ -1,8 +1,24 @@
 /** Index matrix: which row of the table does every (query, key) pair read? */
 import {
-  clipOffset, diverging, format, mayAttend, queryPosition, relativeOffset, tableRow, viridis,
+  clipOffset,
+  diverging,
+  format,
+  mayAttend,
+  queryPosition,
+  relativeOffset,
+  tableRow,
+  viridis,
 } from "./core.js";
-import { checkbox, choice, colourBar, follow, make, matrix, readout, slider } from "./matrix.js";
+import {
+  checkbox,
+  choice,
+  colourBar,
+  follow,
+  make,
+  matrix,
+  readout,
+  slider,
+} from "./matrix.js";
 
 const NUMBERS_UP_TO = 12;
 const TRAITS = ["query_length", "key_length", "max_distance", "causal", "view"];
@@ -28,7 +44,8 @@ function colourIn(view, [low, high]) {
 /** What the picture shows now, in words. */
 function inWords({ Q, S, K, causal, view }) {
   const reach = Math.max(Q, S) - 1;
-  const beyond = K < reach ? "offsets beyond it read the edge rows" : "no offset is beyond it";
+  const beyond =
+    K < reach ? "offsets beyond it read the edge rows" : "no offset is beyond it";
   return (
     `Matrix of ${Q} queries by ${S} keys showing the ${VIEWS[view].unit}. ` +
     `Maximum distance ${K}, so the table has ${2 * K + 1} rows; ${beyond}. ` +
@@ -46,7 +63,11 @@ function numbersOf(i, j, { Q, S, K, causal }) {
     ["j", "key j =", String(j)],
     ["offset", `offset ${j} \u2212 ${from} =`, format(offset)],
     ["clipped", `clipped to \u00b1${K}:`, format(clipOffset(offset, K))],
-    ["row", `row ${format(clipOffset(offset, K))} + ${K} =`, String(tableRow(offset, K))],
+    [
+      "row",
+      `row ${format(clipOffset(offset, K))} + ${K} =`,
+      String(tableRow(offset, K)),
+    ],
     ...(mayAttend(i, j, Q, S, causal) ? [] : [["masked", "", "masked"]]),
   ];
 }
@@ -57,12 +78,21 @@ function render({ model, el }) {
     slider(model, "query_length", "Query length", "Q", 1, longest),
     slider(model, "key_length", "Key length", "S", 1, longest),
     slider(model, "max_distance", "Maximum distance", "K", 0, longest - 1),
-    choice(model, "view", "Show", Object.fromEntries(
-      Object.entries(VIEWS).map(([view, { label }]) => [view, label]),
-    )),
+    choice(
+      model,
+      "view",
+      "Show",
+      Object.fromEntries(
+        Object.entries(VIEWS).map(([view, { label }]) => [view, label]),
+      ),
+    ),
     checkbox(model, "causal", "Causal mask"),
   ];
-  const [cells, bar, numbers] = [matrix({ name: "Index matrix", onCell }), colourBar(), readout()];
+  const [cells, bar, numbers] = [
+    matrix({ name: "Index matrix", onCell }),
+    colourBar(),
+    readout(),
+  ];
   let current = null;
 
   const state = () => ({
@@ -101,12 +131,21 @@ function render({ model, el }) {
     tell(now);
   }
 
-  const side = make("div", { class: "rp-side" }, ...controls.map((c) => c.node), numbers.node);
+  const side = make(
+    "div",
+    { class: "rp-side" },
+    ...controls.map((c) => c.node),
+    numbers.node,
+  );
   const stage = make("div", { class: "rp-stage" }, cells.node);
   const main = make("div", { class: "rp-main" }, bar.node, stage);
   const root = make(
     "div",
-    { class: "rp-figure rp-index", role: "group", "aria-label": "Index matrix explorer" },
+    {
+      class: "rp-figure rp-index",
+      role: "group",
+      "aria-label": "Index matrix explorer",
+    },
     make("div", { class: "rp-columns" }, side, main),
   );
   el.append(root);

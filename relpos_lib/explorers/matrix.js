@@ -17,7 +17,8 @@ const freshId = (word) => `rp-${word}-${page}-${made++}`;
 /** An element with attributes and children; strings become text, never markup. */
 export function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes))
+    node.setAttribute(name, value);
   node.append(...children);
   return node;
 }
@@ -125,7 +126,8 @@ function drawTicks(axis, count, most, side) {
 
 function svgNode(tag, attributes) {
   const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes))
+    node.setAttribute(name, value);
   return node;
 }
 
@@ -183,18 +185,25 @@ const within = (k, count) => Math.max(0, Math.min(count - 1, k));
 
 /**
  * A matrix of cells. `onCell(i, j)` is called when the reader points at a cell or moves
- * to it by keyboard. Screen readers meet a picture with a text alternative and a grid of
- * which only the current cell exists, so that it is one tab stop of any size.
+ * to it by keyboard. Screen readers meet a picture with a text alternative and a grid
+ * of which only the current cell exists, so that it is one tab stop of any size.
  */
 export function matrix({ name, ticks = 12, onCell }) {
-  const [xTicks, yTicks] = [make("div", { class: "rp-x" }), make("div", { class: "rp-y" })];
-  const [xName, yName] = [make("div", { class: "rp-x-name" }), make("div", { class: "rp-y-name" })];
+  const [xTicks, yTicks] = [
+    make("div", { class: "rp-x" }),
+    make("div", { class: "rp-y" }),
+  ];
+  const [xName, yName] = [
+    make("div", { class: "rp-x-name" }),
+    make("div", { class: "rp-y-name" }),
+  ];
   const cell = make("div", { role: "gridcell", id: freshId("cell") });
   const row = make("div", { role: "row" }, cell);
   const grid = make("div", { role: "grid", tabindex: 0, ...KEYS_STAY }, row);
   grid.setAttribute("aria-activedescendant", cell.id);
   const plot = make("div", { class: "rp-plot" }, xName, xTicks, yName, yTicks, grid);
-  for (const axis of [xTicks, yTicks, xName, yName]) axis.setAttribute("aria-hidden", "true");
+  for (const axis of [xTicks, yTicks, xName, yName])
+    axis.setAttribute("aria-hidden", "true");
   let [Q, S, at, picture, drawn] = [0, 0, [0, 0], null, ""];
 
   function select(i, j) {
@@ -236,7 +245,8 @@ export function matrix({ name, ticks = 12, onCell }) {
     if (wanted === drawn) return;
     drawn = wanted;
     picture?.node.remove();
-    picture = Math.max(Q, S) <= SVG_LIMIT ? svgPicture(Q, S, numbers) : canvasPicture(Q, S);
+    picture =
+      Math.max(Q, S) <= SVG_LIMIT ? svgPicture(Q, S, numbers) : canvasPicture(Q, S);
     update(picture.node, "role", "img");
     update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
     plot.insertBefore(picture.node, grid);
@@ -258,7 +268,8 @@ export function matrix({ name, ticks = 12, onCell }) {
     xName.textContent = "key position j";
     const shift = S - Q;
     yName.textContent =
-      "query position i" + (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
+      "query position i" +
+      (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
     select(...at);
   }
   return { node: plot, draw, select };
