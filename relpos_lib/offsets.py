@@ -126,12 +126,8 @@ def farthest_offset(q_len: int, k_len: int, query_start: int | None = None) -> i
     7
     """
     start = first_query(q_len, k_len, query_start)
-    return max(
-        abs(start),
-        abs(start + q_len - 1),
-        abs(k_len - 1 - start),
-        abs(k_len - start - q_len),
-    )
+    leftmost, rightmost = -(start + q_len - 1), k_len - 1 - start
+    return max(abs(leftmost), abs(rightmost))
 
 
 def clip_table(table: Tensor, max_distance: int) -> Tensor:
