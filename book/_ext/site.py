@@ -49,7 +49,8 @@ def equip_chapter(
     if context.get("page_source_suffix") != ".ipynb":
         return
     name = Path(pagename).name + ".ipynb"
-    app.add_js_file("figures.js", type="module")
+    # Not a module: browsers load none from disk, and the site must work there too.
+    app.add_js_file("figures.js", defer="defer")
     buttons = context["header_buttons"]
     if address := colab_address(repository_address(), name):
         buttons.append(link_button("Open in Colab", address, "colab", "play"))

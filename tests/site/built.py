@@ -6,7 +6,8 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from book.tools.repository import ROOT
+
 SITE = ROOT / "_build" / "html"
 MAIN = "article"
 # Tags that point somewhere, and the attribute that does.

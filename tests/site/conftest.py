@@ -16,8 +16,6 @@ that provokes a problem on purpose empties it.
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +25,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
+from book.tools.browser import find_chromium
+from book.tools.repository import ROOT
+
 SITE = ROOT / "_build" / "html"
 SITE_PREFIX = "/some/sub-path/"
 SOURCE_PREFIX = "/source/"
@@ -120,19 +120,12 @@ def blank_url(server_url: str) -> str:
     return server_url + "/blank.html"
 
 
-def chromium_executable() -> str | None:
-    """Path of a Chromium on this machine; None: Playwright's own download."""
-    named = os.environ.get("CHROMIUM")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    return named or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="session")
 def browser():
     """One Chromium for the whole session."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=chromium_executable(), args=CHROMIUM_FLAGS
+            executable_path=find_chromium(), args=CHROMIUM_FLAGS
         )
         yield browser
         browser.close()
@@ -143,7 +136,7 @@ def guard(context, server_url: str, problems: list[str]) -> None:
 
     def route(route) -> None:
         address = route.request.url
-        if address.startswith((server_url + "/", "data:", "blob:")):
+        if address.startswith((server_url + "/", SITE.as_uri(), "data:", "blob:")):
             route.continue_()
         else:
             problems.append(f"request to another host: {address}")

@@ -100,3 +100,11 @@ def test_the_reader_can_choose_the_dark(page, site_url):
         button.click()
     assert set(seen) == {"auto", "light", "dark"}
     assert seen["light"] != seen["dark"]
+
+
+@pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
+def test_the_site_works_from_disk(page, site_dir, chapter):
+    """Whoever opens the address that ``make book`` prints sees figures and formulas."""
+    page.goto((site_dir / "book" / f"{chapter}.html").as_uri())
+    settle(page)
+    assert page.locator("mjx-container").count() >= 1
