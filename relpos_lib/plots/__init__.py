@@ -1,7 +1,7 @@
 """Every static figure of the book, as functions that return a matplotlib figure."""
 
-from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
 from relpos_lib.plots.common import curves, matrices
+from relpos_lib.plots.gated_bias import by_factor, by_offset, by_setting, by_side
 from relpos_lib.plots.shaw import (
     accuracy_by_length,
     score_parts,
@@ -11,11 +11,13 @@ from relpos_lib.plots.shaw import (
 
 __all__ = [
     "accuracy_by_length",
+    "by_factor",
+    "by_offset",
+    "by_setting",
+    "by_side",
     "curves",
     "matrices",
-    "returned_offsets",
     "score_parts",
     "scores_by_symbol",
-    "tables_of_schemes",
     "weights_and_bins",
 ]
