@@ -1,5 +1,6 @@
 """Every static figure of the book, as functions that return a matplotlib figure."""
 
+from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
 from relpos_lib.plots.common import curves, matrices
 from relpos_lib.plots.gated_bias import by_factor, by_offset, by_setting, by_side
 from relpos_lib.plots.shaw import (
@@ -17,7 +18,9 @@ __all__ = [
     "by_side",
     "curves",
     "matrices",
+    "returned_offsets",
     "score_parts",
     "scores_by_symbol",
+    "tables_of_schemes",
     "weights_and_bins",
 ]
