@@ -16,7 +16,8 @@ from relpos_lib.attention import relative_attention
 from relpos_lib.bias import ALiBi, SimpleBiasRPE
 from relpos_lib.explorers import AttentionMapExplorer, IndexMatrixExplorer
 from relpos_lib.explorers._bundle import FOLDER, bundle
-from relpos_lib.explorers._picture import DIVERGING, SEQUENTIAL, draw_panels, round_up
+from relpos_lib.explorers._picture import draw_panels, round_up
+from relpos_lib.palette import DIVERGING, SEQUENTIAL
 from relpos_lib.shaw import RelativeMultiHeadAttention
 
 ROOT = Path(__file__).resolve().parents[1]

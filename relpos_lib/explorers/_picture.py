@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from relpos_lib.palette import EMPTY, PAPER, colour_map, ink_on
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Panel = NDArray[np.float64]
 NUMBERS_UP_TO = 12
-# The book's palette: the stops are those of its style sheet and of core.js.
-SEQUENTIAL = "440154,472d7b,3b528b,2c728e,21918c,28ae80,5ec962,addc30,fde725"
-DIVERGING = "053061,2a71b2,6bacd1,c2ddec,f7f6f6,fdcf9b,e99e4a,b9610a,7f3b08"
-PAPER, EMPTY = "#fdfcf9", "#e4e1d8"
 TICK_STEPS = (1, 2, 5, 10, 20, 50, 100)
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
@@ -79,11 +77,8 @@ def round_up(x: float) -> float:
 
 
 def _draw_panel(ax: Axes, panel: Panel, low: float, high: float) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
     ax.set_facecolor(EMPTY)
-    stops = (DIVERGING if low < 0 else SEQUENTIAL).split(",")
-    cmap = LinearSegmentedColormap.from_list("book", [f"#{stop}" for stop in stops])
+    cmap = colour_map(signed=low < 0)
     ax.imshow(panel, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.tick_params(labelsize=8, length=0, labeltop=True, labelbottom=False)
     ax.xaxis.set_label_position("top")
@@ -98,12 +93,9 @@ def _write_numbers(ax: Axes, panel: Panel) -> None:
     for (i, j), value in np.ndenumerate(panel):
         if np.isnan(value):
             continue
-        red, green, blue, _ = image.to_rgba(np.array([value]))[0]
-        light = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
+        ink = ink_on(image.to_rgba(np.array([value]))[0])
         text = f"{value:.0f}".replace("-", "\N{MINUS SIGN}")
-        ax.text(
-            j, i, text, ha="center", va="center", color="black" if light else "white"
-        )
+        ax.text(j, i, text, ha="center", va="center", color=ink)
 
 
 def _label(figure: Figure, axes: list[Axes], unit: str, columns: int) -> None:

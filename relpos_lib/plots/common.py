@@ -13,8 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from relpos_lib.palette import PAPER, colour_map, ink_on
+
 STYLE: dict[Any, Any] = {
     "figure.dpi": 100,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
     "font.size": 10,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -58,13 +62,11 @@ def matrices(
     with mpl.rc_context(STYLE):
         fig, axes = new_figure(len(arrays), width=min(2.9 * len(arrays) + 0.9, 9.5))
         for ax, (title, array) in zip(axes, arrays.items(), strict=True):
-            image = ax.imshow(
-                array, cmap="RdBu_r" if signed else "viridis", vmin=low, vmax=high
-            )
+            image = ax.imshow(array, cmap=colour_map(signed), vmin=low, vmax=high)
             ax.set(title=title, xlabel=x_label)
             _integer_ticks(ax, array.shape)
             if write_values:
-                _write_values(ax, array, low, high)
+                _write_values(ax, array)
         axes[0].set_ylabel(y_label)
         fig.colorbar(image, ax=axes, label=label, shrink=0.8)
     return fig
@@ -154,25 +156,12 @@ def _integer_ticks(ax: Axes, shape: tuple[int, ...]) -> None:
         axis.set_ticks(range(0, size, step))
 
 
-def _write_values(
-    ax: Axes, array: np.ndarray[Any, Any], low: float, high: float
-) -> None:
-    whole = bool((array == array.round()).all())
-    middle = (low + high) / 2
-    reach = max(high - middle, 1e-12)
-    signed = low < 0 < high and np.isclose(-low, high)
+def _write_values(ax: Axes, array: np.ndarray[Any, Any]) -> None:
+    digits = 0 if (array == array.round()).all() else 2
     for (i, j), value in np.ndenumerate(array):
-        # Ends of the diverging map and the low half of viridis are dark.
-        dark = abs(value - middle) > 0.6 * reach if signed else value < middle
-        ax.text(
-            j,
-            i,
-            f"{value:.0f}" if whole else f"{value:.2f}",
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="white" if dark else "black",
-        )
+        ink = ink_on(ax.images[0].to_rgba(np.array([value]))[0])
+        text = f"{value:.{digits}f}"
+        ax.text(j, i, text, ha="center", va="center", fontsize=8, color=ink)
 
 
 def _curve(

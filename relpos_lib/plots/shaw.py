@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from relpos_lib.palette import colour_map
 from relpos_lib.plots.common import (
     COLOURS,
     STYLE,
@@ -36,7 +37,7 @@ def weights_and_bins(weights: Any, bins: Any) -> Figure:
     with mpl.rc_context(STYLE):
         fig, axes = new_figure(2, width=7.2, height=3.4)
         for ax, array in zip(axes, (weights, bins), strict=True):
-            image = ax.imshow(array, cmap="viridis", vmin=0, vmax=1)
+            image = ax.imshow(array, cmap=colour_map(signed=False), vmin=0, vmax=1)
             ax.set_yticks(range(len(array)))
             _write(ax, array)
         axes[0].set(title="weights, one a key", xlabel="key position j")
@@ -82,7 +83,11 @@ def scores_by_symbol(scores: Any) -> Figure:
         fig, axes = new_figure(len(heads), width=3.2 * len(heads) + 0.9)
         for head, (ax, array) in enumerate(zip(axes, heads, strict=True)):
             image = ax.imshow(
-                array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto"
+                array,
+                cmap=colour_map(signed=True),
+                vmin=-most,
+                vmax=most,
+                aspect="auto",
             )
             ax.set(title=f"head {head + 1}", xlabel="offset")
             ax.set_yticks(range(len(array)))
