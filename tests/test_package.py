@@ -59,7 +59,7 @@ def test_every_core_module_has_its_layer():
         for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("backends/*.py")]
         if path.stem not in ("__init__", "__main__")
     }
-    outer = {"rotary", "bench", "plots", "exercises"}
+    outer = {"rotary", "bench", "palette"}
     assert core - outer == set(LEVELS)
 
 
