@@ -21,7 +21,7 @@ def tables_of_schemes(tables: Mapping[str, Any]) -> Figure:
         The figure, one panel a scheme with its own y axis, one line a head.
     """
     with mpl.rc_context(STYLE):
-        fig, axes = new_figure(len(tables), width=9.5, height=2.8)
+        fig, axes = new_figure(len(tables), width=7.6, height=2.6)
         for ax, (title, table) in zip(axes, tables.items(), strict=True):
             heads = to_numpy(table)  # (H, 2K+1)
             reach = heads.shape[1] // 2
@@ -63,6 +63,7 @@ def returned_offsets(
     )
     figure.set_figwidth(4.6)
     ax = figure.axes[0]
-    ax.set_xticks(range(len(offsets)), [f"{offset:+d}" for offset in offsets])
+    signed = [f"{offset:+d}".replace("-", "−") if offset else "0" for offset in offsets]
+    ax.set_xticks(range(len(offsets)), signed)
     ax.set_yticks(range(len(lengths)), [str(length) for length in lengths])
     return figure
