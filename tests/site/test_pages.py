@@ -74,6 +74,20 @@ def test_formulas_are_drawn_with_fonts_of_the_site(page, site_url, chapter):
     assert page.locator("mjx-merror").count() == 0
 
 
+@pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
+def test_wide_formulas_show_their_beginning_first(open_page, site_url, chapter):
+    page = open_page(viewport=PHONE)
+    page.goto(f"{site_url}book/{chapter}.html")
+    settle(page)
+    starts = page.locator("article div.math").evaluate_all(
+        """frames => frames.map(frame =>
+             frame.querySelector("mjx-container").getBoundingClientRect().left
+             - frame.getBoundingClientRect().left)"""
+    )
+    assert starts
+    assert min(starts) > -1
+
+
 def test_the_front_address_leads_to_the_first_page(page, site_url):
     page.goto(site_url)
     page.wait_for_url(site_url + "book/index.html")
