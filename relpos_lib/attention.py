@@ -257,8 +257,10 @@ def _checked_mask(
     if mask.dim() == 2:
         fits = mask.shape == full[2:]
     else:
+        # Not `have in (1, want)`: a compiler's symbolic sizes are never found by it.
         fits = mask.dim() == 4 and all(
-            have in (1, want) for have, want in zip(mask.shape, full, strict=True)
+            have == 1 or have == want
+            for have, want in zip(mask.shape, full, strict=True)
         )
     if not fits:
         raise ValueError(
