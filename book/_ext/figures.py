@@ -58,7 +58,8 @@ def add_script(
     if doctree is None:
         return
     if any(CLASS in node["classes"] for node in doctree.findall(nodes.container)):
-        app.add_js_file("figures.js", type="module")
+        # Not a module: browsers load none from disk, and the site must work there too.
+        app.add_js_file("figures.js", defer="defer")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

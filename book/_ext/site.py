@@ -38,19 +38,17 @@ def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
         copy(source / part, target / part)
 
 
-def equip_chapter(
+def add_buttons(
     app: Sphinx,
     pagename: str,
     templatename: str,
     context: dict[str, Any],
     doctree: nodes.document | None,
 ) -> None:
-    """Let a chapter's figures move, and offer it as a notebook: in Colab, as a file."""
+    """Offer a chapter as a notebook: open it in Colab, download it."""
     if context.get("page_source_suffix") != ".ipynb":
         return
     name = Path(pagename).name + ".ipynb"
-    # Not a module: browsers load none from disk, and the site must work there too.
-    app.add_js_file("figures.js", defer="defer")
     buttons = context["header_buttons"]
     if address := colab_address(repository_address(), name):
         buttons.append(link_button("Open in Colab", address, "colab", "play"))
@@ -86,7 +84,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("config-inited", use_own_mathjax)
     # After the theme's own handlers, which start the list of buttons.
-    app.connect("html-page-context", equip_chapter, priority=900)
+    app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", mend_citations)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

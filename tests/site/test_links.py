@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import nbformat
@@ -84,8 +83,7 @@ def buttons(monkeypatch):
             "header_buttons": [],
             "pathto": lambda path, _: f"../{path}",
         }
-        app = SimpleNamespace(add_js_file=lambda *args, **options: None)
-        extension.equip_chapter(app, "book/04-shaw", "page.html", context, None)
+        extension.add_buttons(None, "book/04-shaw", "page.html", context, None)
         return {b["text"]: b["url"] for b in context["header_buttons"]}
 
     return buttons
