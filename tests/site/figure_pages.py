@@ -10,7 +10,7 @@ import matplotlib.image as images
 import numpy as np
 from ipywidgets.embed import dependency_state, escape_script
 
-from relpos_lib.explorers._picture import DIVERGING, SEQUENTIAL
+from relpos_lib.palette import DIVERGING, SEQUENTIAL
 
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 # Colours of all cells, null where masked, of an SVG or of a canvas.

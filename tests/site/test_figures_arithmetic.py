@@ -10,8 +10,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from relpos_lib.attention import relative_attention
 from relpos_lib.bias import SimpleBiasRPE
 from relpos_lib.explorers import AttentionMapExplorer
-from relpos_lib.explorers._picture import DIVERGING, SEQUENTIAL, round_up
+from relpos_lib.explorers._picture import round_up
 from relpos_lib.offsets import relative_offsets, table_rows
+from relpos_lib.palette import DIVERGING, SEQUENTIAL
 from relpos_lib.shaw import RelativeMultiHeadAttention
 
 LENGTHS, DISTANCES = range(1, 41), range(40)
