@@ -55,7 +55,7 @@ def relative_attention(
         query: (B, H, Q, D).
         key: (B, H, S, D).
         value: (B, H, S, Dv); Dv is mostly D.
-        bias_table: (H, 2K+1), added to the scaled scores.
+        bias_table: (H, 2K+1), added to the scaled scores; -inf hides its keys.
         key_table: (2K+1, D) or, one per head, (H, 2K+1, D).
         value_table: (2K+1, Dv) or, one per head, (H, 2K+1, Dv).
         mask: True where a query may attend; bool, or integers 0 and 1; (Q, S) or 4-D

@@ -88,6 +88,10 @@ class RelativePositionEmbedding(nn.Module):
         for rows in torch.split(self.embedding.weight.detach(), self._sizes):
             nn.init.xavier_uniform_(rows)
 
+    def extra_repr(self) -> str:
+        """How far the tables reach, head by head, for ``print``."""
+        return f"past={self._past}, future={self._future}"
+
     def table(self, max_distance: int | None = None) -> Tensor:
         """The table for ``relative_attention``.
 
@@ -319,7 +323,7 @@ class RelativeMultiHeadAttention(nn.Module):
 
     def _attend_openly(self, inputs: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Attention in the readable form, with what it computes on the way."""
-        wide = inputs.widened()
+        wide = gather.prepared(inputs)
         with full_precision(wide.query.device):
             content = gather.content_scores(wide)
             positional = gather.positional_scores(wide).expand_as(content)

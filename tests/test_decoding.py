@@ -331,3 +331,11 @@ def test_full_attention_makes_no_tensor_of_pairs_and_width():
         1, 2, 64, 64, 32, 32, bias=5, keys=5, values=5, dtype=torch.float32
     )
     assert largest(lambda: relative_attention(**case)) <= 2 * 64 * 64 * 2
+
+
+def test_rows_that_no_pair_reads_cost_nothing():
+    """A table for 1000 positions on either side, read by five tokens."""
+    case = cases.inputs(q_len=5, k_len=5, bias=None, keys=1000, values=1000)
+    case = {name: tensor.float() for name, tensor in case.items()}
+    numel = largest(lambda: relative_attention(**case))
+    assert numel <= max(tensor.numel() for tensor in case.values())

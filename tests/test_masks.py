@@ -292,3 +292,22 @@ def test_a_row_of_a_block_that_sees_nothing_stays_finite():
     block(x, mask=mask).float().sum().backward()
     assert x.grad.isfinite().all()
     assert all(p.grad.isfinite().all() for p in block.parameters())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_bias_of_minus_infinity_hides_its_keys(backend, is_causal):
+    """Only offset 1 is left: the last query has none, with a causal mask no query."""
+    case = cases.inputs(q_len=5, k_len=5, bias=3, keys=2, values=2)
+    case["is_causal"] = is_causal
+    case["bias_table"][:, :4] = -torch.inf
+    case["bias_table"][:, 5:] = -torch.inf
+    offsets = torch.arange(5) - torch.arange(5)[:, None]
+    plain = {**case, "bias_table": torch.zeros_like(case["bias_table"])}
+    plain["bias_table"][:, 4] = case["bias_table"][:, 4]
+    wanted = relative_attention(**plain, mask=offsets == 1, backend=backend)
+    leaves = [case[name].requires_grad_() for name in ("query", "key", "value")]
+    out = relative_attention(**case, backend=backend)
+    torch.testing.assert_close(out, wanted)
+    for grad in torch.autograd.grad(out.sum(), leaves):
+        assert grad.isfinite().all()

@@ -13,15 +13,27 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from relpos_lib.backends.inputs import Inputs
-from relpos_lib.offsets import table_rows
+from relpos_lib.offsets import clip_table, farthest_offset, table_rows
 
 
 def attention(inputs: Inputs) -> Tensor:
     """Relative attention through one (B, H, Q, S) tensor of scores, (B, H, Q, Dv)."""
-    wide = inputs.widened()
+    wide = prepared(inputs)
     scores = inputs.scale * (content_scores(wide) + positional_scores(wide))
     weights = attention_weights(wide, scores)
     return weighted_values(wide, weights).to(inputs.query.dtype)
+
+
+def prepared(inputs: Inputs) -> Inputs:
+    """The inputs in float32 or wider, without table rows that no pair reads."""
+    wide = inputs.widened()
+    if torch.compiler.is_compiling():
+        return wide  # a width that follows the length would be a graph per length
+    farthest = farthest_offset(wide.query.shape[2], wide.key.shape[2], wide.query_start)
+    return wide._replace(
+        key_table=_clipped(wide.key_table, farthest),
+        value_table=_clipped(wide.value_table, farthest),
+    )
 
 
 def content_scores(inputs: Inputs) -> Tensor:
@@ -45,12 +57,14 @@ def attention_weights(inputs: Inputs, scores: Tensor) -> Tensor:
             scores + inputs.bias_table[:, _rows(inputs, inputs.bias_table.shape[1])]
         )
     visible = visible_keys(inputs)
-    if visible is None:
+    if visible is not None:
+        scores = scores.masked_fill(~visible, -torch.inf)
+    elif inputs.bias_table is None:
         return scores.softmax(-1)
     # A row without keys is -inf throughout and would be NaN: soften it, then zero it.
-    nothing = ~visible.any(-1, keepdim=True)
-    scores = scores.masked_fill(~visible, -torch.inf).masked_fill(nothing, 0)
-    return scores.softmax(-1).masked_fill(~visible, 0)
+    hidden = scores == -torch.inf
+    scores = scores.masked_fill(hidden.all(-1, keepdim=True), 0)
+    return scores.softmax(-1).masked_fill(hidden, 0)
 
 
 def visible_keys(inputs: Inputs) -> Tensor | None:
@@ -74,6 +88,13 @@ def weighted_values(inputs: Inputs, weights: Tensor) -> Tensor:
     rows = _rows(inputs, num_rows).expand_as(weights)
     bins = weights.new_zeros(*weights.shape[:3], num_rows)
     return out + bins.scatter_add(-1, rows, weights) @ inputs.value_table
+
+
+def _clipped(table: Tensor | None, farthest: int) -> Tensor | None:
+    """The table, cut to the rows up to the farthest offset if it has more."""
+    if table is None or table.shape[-2] <= 2 * farthest + 1:
+        return table
+    return clip_table(table, farthest)
 
 
 def _rows(inputs: Inputs, num_rows: int) -> Tensor:

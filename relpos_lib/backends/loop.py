@@ -30,6 +30,7 @@ def _attend(inputs: Inputs, i: int) -> Tensor:
     keys = range(inputs.key.shape[2])
     scores = torch.stack([_score(inputs, i, j) for j in keys], dim=-1)  # (B, H, S)
     visible = torch.stack([_visible(inputs, i, j) for j in keys], dim=-1)
+    visible = visible & (scores > -torch.inf)  # a bias of -inf hides a key too
     weights = _softmax_of_visible(scores, visible)
     weights = F.dropout(weights, inputs.dropout_p)
     return sum(
