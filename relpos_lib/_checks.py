@@ -9,7 +9,7 @@ from torch import Tensor
 def check_integer(name: str, value: object, minimum: int | None = None) -> None:
     """Refuse a value that is no integer, or one below ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+        raise TypeError(f"{name} must be an integer, got {_kind(value)}")
     if minimum is not None and value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
@@ -17,7 +17,7 @@ def check_integer(name: str, value: object, minimum: int | None = None) -> None:
 def check_number(name: str, value: object, low: float, high: float) -> None:
     """Refuse a value that is no real number in ``[low, high]``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+        raise TypeError(f"{name} must be a number, got {_kind(value)}")
     if not low <= value <= high:
         raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
 
@@ -51,6 +51,14 @@ def check_width(d_model: object, num_heads: object) -> None:
             f"d_model must be a multiple of num_heads, "
             f"got d_model={d_model} and num_heads={num_heads}"
         )
+
+
+def _kind(value: object) -> str:
+    """Type of a value; numpy's small integers overflow, so they are not taken."""
+    kind = type(value)
+    if kind.__module__ == "numpy":
+        return f"numpy.{kind.__name__}: convert it with int() or float()"
+    return kind.__name__
 
 
 def is_autocasting(device: torch.device) -> bool:

@@ -106,6 +106,10 @@ class AdditiveBias(nn.Module):
         )
         return table[:, rows]
 
+    def extra_repr(self) -> str:
+        """What tells this scheme from another of its kind, for ``print``."""
+        return f"num_heads={self.num_heads}, max_distance={self.max_distance}"
+
     def _device(self) -> torch.device | None:
         tensor = next(iter([*self.parameters(), *self.buffers()]), None)
         return None if tensor is None else tensor.device
@@ -285,6 +289,13 @@ class T5BucketBias(AdditiveBias):
         table = torch.empty(num_buckets, num_heads).uniform_(-0.1, 0.1)
         self.bias = nn.Parameter(table)
 
+    def extra_repr(self) -> str:
+        """What tells this scheme from another of its kind, for ``print``."""
+        return (
+            f"{super().extra_repr()}, num_buckets={self.num_buckets}, "
+            f"bidirectional={self.bidirectional}"
+        )
+
     def bias_at(self, offsets: Tensor) -> Tensor:
         """``bias[bucket(offset)]``, (H, R)."""
         buckets = t5_bucket(
@@ -333,7 +344,7 @@ class MultiplicativeBiasRPE(nn.Module):
 
     ``out[h, i, j] = scores[h, i, j] + scores[h, i, j] * b[h, j - i]``, with the b of
     :class:`GatedBiasRPE`. What is added depends on the score, so there is no table that
-    could be added in its place.
+    could be added in its place. Mask after it: a score of -inf may change its sign.
 
     Args:
         num_heads: H, at least 1.

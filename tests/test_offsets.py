@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -134,3 +135,9 @@ def test_a_clipped_table_still_trains_its_source():
     table = torch.zeros(3, 2, requires_grad=True)
     clip_table(table, 2).sum().backward()
     assert table.grad.tolist() == [[2.0, 2.0], [1.0, 1.0], [2.0, 2.0]]
+
+
+def test_a_number_of_numpy_is_refused_with_the_way_out():
+    """``-np.uint8(2)`` is 254: taking such numbers would be silently wrong."""
+    with pytest.raises(TypeError, match=r"got numpy\.uint8: convert it with int\(\)"):
+        table_rows(3, 5, np.uint8(2))

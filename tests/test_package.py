@@ -213,3 +213,12 @@ def test_modules_keep_nothing_but_parameters():
         module: nn.Module = make()
         parameters = {name for name, _ in module.named_parameters()}
         assert set(module.state_dict()) == parameters
+
+
+def test_printing_a_module_tells_its_geometry():
+    tables = relpos_lib.RelativePositionEmbedding([1, 3], 4, max_future_positions=2)
+    assert "past=[1, 3], future=[2, 2]" in repr(tables)
+    rpe = relpos_lib.T5BucketBias(2, max_distance=64, bidirectional=False)
+    assert "num_heads=2, max_distance=64, num_buckets=32, bidirectional=False" in repr(
+        rpe
+    )
