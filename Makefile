@@ -29,7 +29,7 @@ test: install browser lint unit ## check everything; installs what is missing
 	@$(RUN) -m book.tools.build
 	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
 
-bench: install ## measure speed and memory of the attention backends
+bench: install ## time relative attention against plain attention
 	@$(RUN) -m relpos_lib.bench
 
 clean: ## remove everything that was built, and the environment

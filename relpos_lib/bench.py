@@ -65,13 +65,21 @@ def ratios(length: int, rounds: int, backward: bool) -> dict[str, list[float]]:
     return found
 
 
+def at_least_one(text: str) -> int:
+    """A positive integer of the command line."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
 def main() -> None:
     """Print the table of ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=[128, 256, 512, 1024, 2048]
+        "--lengths", type=at_least_one, nargs="+", default=[128, 256, 512, 1024, 2048]
     )
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=at_least_one, default=7)
     options = parser.parse_args()
     print(
         f"B=1 H={HEADS} D={WIDTH} K={MAX_DISTANCE}, float32, CPU, "

@@ -63,12 +63,12 @@ def accuracy(
     Args:
         model: the model, not changed.
         task: maps symbols (B, L) to answers (B, L).
-        length: L, at least 1.
+        length: L, long enough for the task to ask for something.
         batch: B.
         seed: of the symbols.
 
     Returns:
-        The accuracy, in [0, 1].
+        The accuracy, in [0, 1]; NaN if nothing was asked.
     """
     generator = torch.Generator().manual_seed(seed)
     symbols = _draw(model, batch, length, generator)
