@@ -110,8 +110,9 @@ export function colourBar() {
   return { node, show };
 }
 
-/** Every how many cells an axis has a number. */
-const tickStep = (count, most) => [1, 2, 5, 10, 20, 50].find((s) => count / s <= most);
+/** Every how many cells an axis has a number; a very long one has it at cell 0 only. */
+const tickStep = (count, most) =>
+  [1, 2, 5, 10, 20, 50, 100].find((s) => count / s <= most) ?? count;
 
 function drawTicks(axis, count, most, side) {
   const step = tickStep(count, most);

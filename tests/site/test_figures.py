@@ -1,5 +1,7 @@
 """The figures in a browser: drawing, controls, reading, accessibility, host script."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -140,6 +142,19 @@ def test_attention_drawing(open_figures, make, distance, heads, causal, view):
     bar = figure.locator(".rp-bar").inner_text().replace("\N{MINUS SIGN}", "-").split()
     assert float(bar[0]) == (0 if view == "weights" else -top)
     assert float(bar[1]) == pytest.approx(top)
+
+
+def test_the_longest_axes_keep_their_numbers(open_figures):
+    """One number in a hundred cells, not none at all."""
+    query, key = torch.randn(1, 360, 2), torch.randn(1, 512, 2)
+    explorer = AttentionMapExplorer(query, key, bias_table=torch.randn(1, 3))
+    figure = open_figures(explorer).locator(".rp-figure")
+    assert figure.locator(".rp-x span").all_text_contents() == [
+        str(k) for k in range(0, 512, 100)
+    ]
+    assert figure.locator(".rp-y span").all_text_contents() == [
+        str(k) for k in range(0, 360, 100)
+    ]
 
 
 # Controls
@@ -366,6 +381,22 @@ def test_nothing_overflows(open_figures, width):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for figure in page.locator(".rp-figure").all():
         assert sticking_out(figure) == []
+
+
+def test_names_and_numbers_of_small_axes_stay_apart(open_figures):
+    query, key = torch.randn(2, 360, 2), torch.randn(2, 512, 2)
+    wide = AttentionMapExplorer(query, key, bias_table=torch.randn(2, 3))
+    page = open_figures(
+        shaw_explorer(), wide, bias_explorer(), viewport={"width": 320, "height": 700}
+    )
+    for axis in page.locator(".rp-panel:visible .rp-x").all():
+        boxes = [n.bounding_box() for n in axis.locator("span:visible").all()]
+        assert len(boxes) > 1
+        for one, other in pairwise(boxes):
+            assert one["x"] + one["width"] < other["x"]
+    for plot in page.locator(".rp-panel:visible .rp-plot").all():
+        name, box = plot.locator(".rp-y-name").bounding_box(), plot.bounding_box()
+        assert name["y"] + name["height"] <= box["y"] + box["height"] + 2
 
 
 def test_nothing_moves_by_itself(open_figures):
