@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import image as images
+from torch.utils._python_dispatch import TorchDispatchMode
 from traitlets import TraitError
 
 from relpos_lib.attention import relative_attention
-from relpos_lib.bias import ALiBi, SimpleBiasRPE
+from relpos_lib.bias import (
+    ALiBi,
+    ContentGatedBiasRPE,
+    MultiplicativeBiasRPE,
+    SimpleBiasRPE,
+)
 from relpos_lib.explorers import AttentionMapExplorer, IndexMatrixExplorer
 from relpos_lib.explorers._bundle import FOLDER, bundle
 from relpos_lib.explorers._picture import draw_panels, round_up
@@ -49,6 +55,7 @@ def bias_explorer(q_len=7, k_len=L, **options):
     [
         (IndexMatrixExplorer, "query_length", (1, 40), (0, 41), "from 1 to 40"),
         (IndexMatrixExplorer, "key_length", (1, 40), (0, 41, 3.0), "from 1 to 40"),
+        (IndexMatrixExplorer, "key_length", (7,), (np.int64(41), np.bool_(1)), "to 40"),
         (IndexMatrixExplorer, "max_distance", (0, 39), (-1, 40, True), "from 0 to 39"),
         (IndexMatrixExplorer, "causal", (True,), (1, None), "True or False"),
         (IndexMatrixExplorer, "view", ("offset",), ("rows", 0), "row, clipped, offset"),
@@ -80,6 +87,15 @@ def test_construction_refuses_wrong_values_before_anything_is_sent():
     with pytest.raises(TraitError, match=r"heads_shown .* from 1 to 3, got 4"):
         shaw_explorer(heads_shown=4)
     assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
+
+
+def test_whole_numbers_of_numpy_are_kept_as_plain_ones():
+    explorer = IndexMatrixExplorer(query_length=np.int64(7), key_length=np.uint8(5))
+    explorer.max_distance = np.int32(2)
+    for trait, value in (("query_length", 7), ("key_length", 5), ("max_distance", 2)):
+        kept = getattr(explorer, trait)
+        assert type(kept) is int
+        assert kept == value
 
 
 def test_what_belongs_to_the_data_cannot_be_set():
@@ -173,6 +189,41 @@ def test_a_long_table_is_trimmed_to_the_offsets_that_occur():
     assert len(explorer.get_state()["_table"]) == H * 13 * 4
 
 
+class LargestTensor(TorchDispatchMode):
+    """The number of elements of the largest tensor that an operation returned."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor):
+            self.numel = max(self.numel, out.numel())
+        return out
+
+
+@pytest.mark.parametrize("per_head", [False, True])
+def test_maps_make_no_vector_for_every_pair(per_head):
+    length, width = 32, 8
+    table = torch.randn(*([H] if per_head else []), 2 * length - 1, width)
+    explorer = AttentionMapExplorer(
+        torch.randn(H, length, width), torch.randn(H, length, width), key_table=table
+    )
+    with LargestTensor() as largest:
+        explorer.maps()
+    assert 0 < largest.numel <= H * length * (2 * length - 1)
+
+
+@pytest.mark.parametrize("name", ["query", "key", "table"])
+@pytest.mark.parametrize("scheme", ["key_table", "bias_table"])
+def test_tensors_are_copied(scheme, name):
+    table = torch.randn(9, D) if scheme == "key_table" else torch.randn(H, 9)
+    tensors = {"query": torch.randn(H, 5, D), "key": torch.randn(H, 5, D)}
+    explorer = AttentionMapExplorer(**tensors, **{scheme: table})
+    before = explorer.maps()["score"]
+    (tensors | {"table": table})[name].add_(1)
+    assert torch.equal(explorer.maps()["score"], before)
+
+
 def test_a_query_without_keys_has_weights_zero():
     explorer = bias_explorer(q_len=11, k_len=7, causal=True)
     weights = explorer.maps()["weights"]
@@ -204,11 +255,88 @@ def test_a_query_without_keys_has_weights_zero():
             ValueError,
             "key vectors",
         ),
+        (
+            lambda q: AttentionMapExplorer.from_bias(q[0, 0], q, ALiBi(H)),
+            ValueError,
+            r"query must have shape \(H, length, D\) .* got \(5,\)",
+        ),
+        (
+            lambda q: AttentionMapExplorer.from_bias(q, q[:, :0], ALiBi(H)),
+            ValueError,
+            r"key must have shape .* no empty axis, got \(3, 0, 5\)",
+        ),
+        (
+            lambda q: AttentionMapExplorer.from_shaw(
+                shaw_module(), torch.ones(0, H * D)
+            ),
+            ValueError,
+            r"x must have shape \(L, 15\) .* L at least 1, got \(0, 15\)",
+        ),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make(torch.randn(H, 7, D))
+
+
+WRONG_KINDS = [
+    (None, "must be a tensor, got NoneType"),
+    ([[[1.0]]], "must be a tensor, got list"),
+    (np.ones((H, 7, D)), "must be a tensor, got ndarray"),
+    (torch.ones(H, 7, D, dtype=torch.cfloat), "floating-point tensor, got .*complex64"),
+    (torch.ones(H, 7, D, dtype=torch.bool), "floating-point tensor, got .*bool"),
+    (torch.ones(H, 7, D, dtype=torch.long), "floating-point tensor, got .*int64"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG_KINDS)
+def test_only_real_floating_point_tensors_are_shown(wrong, message):
+    good, table = torch.randn(H, 7, D), torch.randn(H, 3)
+    with pytest.raises(TypeError, match=f"query .*{message}"):
+        AttentionMapExplorer(wrong, good, bias_table=table)
+    with pytest.raises(TypeError, match=f"key .*{message}"):
+        AttentionMapExplorer(good, wrong, bias_table=table)
+    with pytest.raises(TypeError, match=f"query .*{message}"):
+        AttentionMapExplorer.from_bias(wrong, good, ALiBi(H))
+    with pytest.raises(TypeError, match=f"x .*{message}"):
+        AttentionMapExplorer.from_shaw(shaw_module(), wrong)
+    if wrong is not None:
+        for name in ("key_table", "bias_table"):
+            with pytest.raises(TypeError, match=f"{name} .*{message}"):
+                AttentionMapExplorer(good, good, **{name: wrong})
+
+
+def test_a_sequence_of_another_dtype_is_refused():
+    with pytest.raises(TypeError, match="x must have the dtype of the module"):
+        AttentionMapExplorer.from_shaw(shaw_module(), torch.ones(7, H * D).double())
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [MultiplicativeBiasRPE(H), ContentGatedBiasRPE(H, D), shaw_module(), ALiBi, None],
+)
+def test_a_scheme_without_a_table_is_refused(scheme):
+    query = torch.randn(H, 7, D)
+    needs = f"rpe must be an additive scheme, .* got {type(scheme).__name__}$"
+    with pytest.raises(TypeError, match=needs):
+        AttentionMapExplorer.from_bias(query, query, scheme)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan, 1e39])
+@pytest.mark.parametrize("name", ["query", "key", "key_table", "bias_table"])
+def test_numbers_without_a_colour_are_refused(name, value):
+    tensors = {
+        "query": torch.randn(H, 7, D).double(),
+        "key": torch.randn(H, 7, D).double(),
+        "key_table": torch.randn(9, D).double(),
+        "bias_table": torch.randn(H, 9).double(),
+    }
+    del tensors["key_table" if name == "bias_table" else "bias_table"]
+    tensors[name].view(-1)[3] = value
+    needs = rf"^{name} must hold finite numbers .* float32, got {re.escape(str(value))}"
+    with pytest.raises(ValueError, match=needs) as error:
+        AttentionMapExplorer(**tensors)
+    assert ("-inf there" in str(error.value)) == (name == "bias_table")
 
 
 # What is shown where no widget can live
@@ -273,6 +401,12 @@ def test_all_heads_are_pictured_on_one_scale(monkeypatch, view):
     np.testing.assert_array_equal(seen["panels"][1], everything[1].numpy())
     assert seen["high"] == round_up(everything.abs().max().item())
     assert seen["low"] == (0 if view == "weights" else -seen["high"])
+
+
+def test_scale_ends_are_finite_and_not_zero():
+    for x in (0.0, 5e-324, 1e-320, 1e-299, 1e299, 1.7e308, np.inf, np.nan):
+        assert 0 < round_up(x) < np.inf
+        assert round_up(x) >= x or not 1e-300 < x < 1e300
 
 
 def test_pictures_share_the_palette_of_the_book():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import anywidget
@@ -31,11 +32,15 @@ class WholeNumber(traitlets.TraitType[int, int]):
         self.tag(sync=True)
 
     def validate(self, obj: Any, value: object) -> int:
-        """Refuse what is no whole number of the range, naming trait and range."""
+        """Refuse what is no whole number of the range, naming trait and range.
+
+        NumPy's whole numbers become plain ones: only those can be sent to the page.
+        """
         high = getattr(obj, self.high) if isinstance(self.high, str) else self.high
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and self.low <= value <= high:  # type: ignore[operator]
-            return value  # type: ignore[return-value]
+        if isinstance(value, Integral) and not isinstance(value, bool):
+            whole = int(value)
+            if self.low <= whole <= high:
+                return whole
         raise traitlets.TraitError(
             f"{self.name} of {type(obj).__name__} must be a whole number from "
             f"{self.low} to {high}, got {value!r}"

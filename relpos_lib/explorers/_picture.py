@@ -68,8 +68,12 @@ def draw_panels(
 
 
 def round_up(x: float) -> float:
-    """A round number at or just above a positive x; 1 for anything else."""
-    if not x > 0:
+    """A round number at or just above a positive x; 1 for anything else.
+
+    Numbers at the very ends of what a float can hold count as anything else: a power of
+    ten beside them is zero or infinite.
+    """
+    if not 1e-300 < x < 1e300:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(x))
     step = next(s for s in STEPS if s * unit >= x * (1 - 1e-9))

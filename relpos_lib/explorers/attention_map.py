@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import traitlets
 from torch import Tensor
 
-from relpos_lib.attention import relative_attention
+from relpos_lib._checks import check_floating
+from relpos_lib.attention import checked_inputs
+from relpos_lib.backends import gather
 from relpos_lib.explorers._base import (
     Explorer,
     WholeNumber,
@@ -20,6 +21,7 @@ from relpos_lib.explorers._base import (
 )
 from relpos_lib.explorers._bundle import bundle
 from relpos_lib.explorers._picture import draw_panels, round_up
+from relpos_lib.heads import split_heads
 from relpos_lib.offsets import farthest_offset, table_rows
 from relpos_lib.shaw import RelativeMultiHeadAttention
 
@@ -32,6 +34,7 @@ UNITS = {
 MOST_HEADS, LONGEST = 64, 512
 
 
+@runtime_checkable
 class AdditiveScheme(Protocol):
     """Any additive scheme of :mod:`relpos_lib.bias`: it has a K and a table."""
 
@@ -51,8 +54,8 @@ class AttentionMapExplorer(Explorer):
     :meth:`from_shaw` or :meth:`from_bias`.
 
     Args:
-        query: (H, Q, D).
-        key: (H, S, D).
+        query: (H, Q, D) or (1, H, Q, D); all tensors are copied as float32.
+        key: (H, S, D) or (1, H, S, D).
         key_table: Shaw's table, (2K+1, D) or (H, 2K+1, D).
         bias_table: additive table, (H, 2K+1); exactly one of the two tables is needed.
         max_distance: where the slider stands at first; the table's K if not given. A
@@ -62,7 +65,9 @@ class AttentionMapExplorer(Explorer):
         view: "weights", "content", "position" or "score".
 
     Raises:
-        ValueError: if the tensors don't fit together, or not one table is given.
+        TypeError: if query, key or table is no floating-point tensor.
+        ValueError: if the tensors don't fit together, hold numbers that float32 or
+            the colours cannot show, or not one table is given.
         traitlets.TraitError: if a value is out of its range, now or when it is set.
     """
 
@@ -133,21 +138,23 @@ class AttentionMapExplorer(Explorer):
             The figure.
 
         Raises:
+            TypeError: if x is no floating-point tensor of the module's dtype.
             ValueError: if the module has no key vectors or x does not fit it.
             traitlets.TraitError: if a value is out of its range.
         """
         table = module.relative_positions_embeddings_k
         if table is None:
             raise ValueError("module must have key vectors (keys=True) to show scores")
+        check_floating("x", x)
         x = x[0] if x.dim() == 3 and len(x) == 1 else x
-        if x.dim() != 2 or x.shape[1] != module.d_model:
+        if x.dim() != 2 or x.shape[1] != module.d_model or len(x) == 0:
             raise ValueError(
-                f"x must have shape (L, {module.d_model}) or (1, L, {module.d_model}), "
-                f"got {tuple(x.shape)}"
+                f"x must have shape (L, {module.d_model}) or (1, L, {module.d_model}) "
+                f"with L at least 1, got {tuple(x.shape)}"
             )
         with torch.no_grad():
             query, key = (
-                projection(x).unflatten(-1, (module.num_heads, -1)).transpose(0, 1)
+                split_heads("x", projection, x[None], module.num_heads)[0]
                 for projection in (module.wq, module.wk)
             )
             distance = min(table.max_distance, len(x) - 1)
@@ -188,10 +195,21 @@ class AttentionMapExplorer(Explorer):
             The figure.
 
         Raises:
-            ValueError: if the tensors don't fit together.
+            TypeError: if query or key is no floating-point tensor, or the scheme has
+                no table over offsets.
+            ValueError: if the tensors don't fit together or hold numbers that float32
+                or the colours cannot show.
             traitlets.TraitError: if a value is out of its range.
         """
-        query, key = (t[0] if t.dim() == 4 and len(t) == 1 else t for t in (query, key))
+        if not isinstance(rpe, AdditiveScheme):
+            raise TypeError(
+                "rpe must be an additive scheme, with a table over offsets such as "
+                f"SimpleBiasRPE or ALiBi have, got {type(rpe).__name__}"
+            )
+        query, key = (
+            _checked_heads(name, tensor)
+            for name, tensor in (("query", query), ("key", key))
+        )
         reach = farthest_offset(query.shape[-2], key.shape[-2])
         distance = reach if rpe.max_distance is None else min(rpe.max_distance, reach)
         with torch.no_grad():
@@ -233,43 +251,35 @@ class AttentionMapExplorer(Explorer):
             "content", "position", "score" and "weights", each (H, Q, S) in float64;
             the first two add up to the third, masked cells have weight 0.
         """
-        query, key = self._tensors["query"].double(), self._tensors["key"].double()
-        tables = self._clipped()
-        scale = 1 / math.sqrt(self.head_width)
-        rows = table_rows(self.query_length, self.key_length, self.max_distance)
-        content = scale * query @ key.transpose(-1, -2)
-        if self.scheme == "shaw":
-            pairs = tables["key_table"][..., rows, :]
-            position = scale * (query[:, :, None, :] * pairs).sum(-1)
+        query, key = (self._tensors[name].double()[None] for name in ("query", "key"))
+        table = self._clipped()
+        shaw = self.scheme == "shaw"
+        # These are scores and weights only, so the keys can stand in for the values.
+        inputs = checked_inputs(
+            query, key, key, key_table=table if shaw else None, is_causal=self.causal
+        )
+        content = inputs.scale * gather.content_scores(inputs)
+        if shaw:
+            position = inputs.scale * gather.positional_scores(inputs)
         else:
-            position = tables["bias_table"][:, rows]
-        # With the identity as values, attention returns its own weights.
-        identity = torch.eye(self.key_length).double().expand(1, self.num_heads, -1, -1)
-        weights = relative_attention(
-            query[None],
-            key[None],
-            identity,
-            key_table=tables.get("key_table"),
-            bias_table=tables.get("bias_table"),
-            is_causal=self.causal,
-        )[0]
+            rows = table_rows(self.query_length, self.key_length, self.max_distance)
+            position = table[None, :, rows]
         score = content + position
         return {
-            "content": content,
-            "position": position,
-            "score": score,
-            "weights": weights,
+            "content": content[0],
+            "position": position[0],
+            "score": score[0],
+            "weights": gather.attention_weights(inputs, score)[0],
         }
 
-    def _clipped(self) -> dict[str, Tensor]:
+    def _clipped(self) -> Tensor:
         """The table, clipped to the maximum distance of now, in float64."""
-        start = self.table_distance - self.max_distance
-        count = 2 * self.max_distance + 1
-        if self.scheme == "shaw":
-            table = self._tensors["key_table"].double().narrow(-2, start, count)
-            return {"key_table": table}
-        table = self._tensors["bias_table"].double().narrow(-1, start, count)
-        return {"bias_table": table}
+        name, axis = ("key_table", -2) if self.scheme == "shaw" else ("bias_table", -1)
+        start, count = (
+            self.table_distance - self.max_distance,
+            2 * self.max_distance + 1,
+        )
+        return self._tensors[name].narrow(axis, start, count).double()
 
     def values(self) -> Tensor:
         """What the figure shows now, (heads shown, Q, S), float64; NaN where masked."""
@@ -303,30 +313,52 @@ class AttentionMapExplorer(Explorer):
 def _checked(
     query: Tensor, key: Tensor, key_table: Tensor | None, bias_table: Tensor | None
 ) -> dict[str, Tensor]:
-    """The tensors on the CPU in float32, after the checks of ``relative_attention``."""
-    for name, tensor in (("query", query), ("key", key)):
-        if tensor.dim() != 3:
-            raise ValueError(
-                f"{name} must have shape (H, length, D), got {tuple(tensor.shape)}"
-            )
+    """Copies of the tensors, on the CPU in float32, after all checks."""
     named = {
-        "query": query,
-        "key": key,
+        "query": _checked_heads("query", query),
+        "key": _checked_heads("key", key),
         "key_table": key_table,
         "bias_table": bias_table,
     }
     kept = {
-        name: tensor.detach().to("cpu", torch.float32)
+        name: _coloured(name, tensor)
         for name, tensor in named.items()
         if tensor is not None
     }
     batched = [kept[name][None] for name in ("query", "key", "key")]
-    relative_attention(
+    checked_inputs(
         *batched,
         key_table=kept.get("key_table"),
         bias_table=kept.get("bias_table"),
     )
     return kept
+
+
+def _checked_heads(name: str, tensor: Tensor) -> Tensor:
+    """A query or a key as (H, length, D), without a batch axis of length 1."""
+    check_floating(name, tensor)
+    tensor = tensor[0] if tensor.dim() == 4 and len(tensor) == 1 else tensor
+    if tensor.dim() != 3 or 0 in tensor.shape:
+        raise ValueError(
+            f"{name} must have shape (H, length, D) with no empty axis, "
+            f"got {tuple(tensor.shape)}"
+        )
+    return tensor
+
+
+def _coloured(name: str, tensor: Tensor) -> Tensor:
+    """A copy on the CPU in float32, in which every number must have a colour."""
+    check_floating(name, tensor)
+    # A copy: later changes in place would move the picture but not the page.
+    copy = tensor.detach().to("cpu", torch.float32, copy=True)
+    strange = tensor.detach().cpu()[~copy.isfinite()]
+    if len(strange):
+        aside = "; attention takes -inf there, but it has no colour here"
+        raise ValueError(
+            f"{name} must hold finite numbers within the range of float32, "
+            f"got {strange[0].item()}{aside if name == 'bias_table' else ''}"
+        )
+    return copy
 
 
 def _to_bytes(tensor: Tensor) -> bytes:

@@ -131,9 +131,12 @@ export function largest(values, allowed) {
   return most;
 }
 
-/** A round number at or just above a positive x, so that a scale rarely jumps. */
+/**
+ * A round number at or just above a positive x, so that a scale rarely jumps; 1 for
+ * anything else, as for numbers beside which a power of ten is zero or infinite.
+ */
 export function roundUp(x) {
-  if (!(x > 0)) return 1;
+  if (!(x > 1e-300 && x < 1e300)) return 1;
   const unit = 10 ** Math.floor(Math.log10(x));
   const step = [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((s) => s * unit >= x * (1 - 1e-9));
   return Number((step * unit).toPrecision(2));

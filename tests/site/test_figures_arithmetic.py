@@ -159,7 +159,8 @@ def test_colours(core, function, stops, low):
 
 def test_round_scale_ends(core):
     rng = np.random.default_rng(0)
-    numbers = [0.0, 0.1, 0.3, 1.0, 1.5, 40.0, *10 ** rng.uniform(-4, 4, 500)]
+    ends = [5e-324, 1e-320, 1e-299, 1e299]
+    numbers = [0.0, 0.1, 0.3, 1.0, 1.5, 40.0, *10 ** rng.uniform(-4, 4, 500), *ends]
     script = "async ([address, at]) => at.map((await import(address)).roundUp)"
     found = core(script, numbers)
     assert found == pytest.approx([round_up(x) for x in numbers])
