@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relpos_lib.exercises.report import exercise, expect, expect_equal, expect_given
+from relpos_lib.exercises.report import exercise, expect, expect_equal, numbers
 
 
 @exercise
@@ -18,8 +18,7 @@ def check_rows(rows: Callable[..., Tensor]) -> None:
     for q_len, k_len, far in ((3, 3, 5), (5, 5, 2), (2, 7, 3), (1, 4, 1), (4, 2, 0)):
         given = f"q_len={q_len}, k_len={k_len}, max_distance={far}"
         wanted = _rows(q_len, k_len, far, k_len - q_len)
-        got = rows(q_len, k_len, far)
-        expect_given(got)
+        got = numbers(f"the matrix for {given}", rows(q_len, k_len, far))
         for other, why in (
             (
                 _rows(q_len, k_len, far, 0),
@@ -50,17 +49,15 @@ def check_repaired_rows(repaired: Callable[..., Tensor]) -> None:
         given = f"length={length}, max_len={max_len}"
         far = max_len - 1
         wanted = _rows(length, length, far, 0)
-        got = repaired(length, max_len)
-        expect_given(got)
+        got = numbers(f"the matrix for {given}", repaired(length, max_len))
         here = f"for {given}, "
         suspect = _rows(length, length, length, 0, centre=length - 1)
         expect(
             length == max_len or not _same(got, suspect),
             here + "the centre row still depends on the length",
         )
-        outside = got.numel() and (int(got.min()) < 0 or int(got.max()) > 2 * far)
         expect(
-            not outside,
+            not ((got < 0) | (got > 2 * far)).any(),
             here + f"some rows are outside the table, which has rows 0 to {2 * far}",
         )
         expect_equal(f"the matrix for {given}", got, wanted)
@@ -73,8 +70,8 @@ def check_alibi_table(alibi_table: Callable[..., Tensor]) -> None:
         given = f"num_heads={num_heads}, max_distance={far}"
         slopes = [2 ** (-8 * (h + 1) / num_heads) for h in range(num_heads)]
         wanted = [[-s * abs(d) for d in range(-far, far + 1)] for s in slopes]
-        got = alibi_table(num_heads, far)
-        expect_given(got)
+        what = f"the table (head, row) for {given}"
+        got = numbers(what, alibi_table(num_heads, far))
         from_zero = [[-s * d for d in range(2 * far + 1)] for s in slopes]
         late = [[2 ** (8 / num_heads) * b for b in line] for line in wanted]
         for other, why in (
@@ -84,7 +81,7 @@ def check_alibi_table(alibi_table: Callable[..., Tensor]) -> None:
         ):
             wrong = far > 0 and _same(got, other)
             expect(not wrong, f"for {given}, {why}")
-        expect_equal(f"the table (head, row) for {given}", got, wanted)
+        expect_equal(what, got, wanted)
 
 
 @exercise
@@ -93,8 +90,7 @@ def check_gap(gap: Callable[..., Any]) -> None:
     for num_keys, share in ((2, 0.5), (16, 0.5), (16, 0.9), (1000, 0.25)):
         given = f"num_keys={num_keys}, share={share}"
         wanted = math.log((num_keys - 1) * share / (1 - share))
-        got = gap(num_keys, share)
-        expect_given(got)
+        got = numbers(f"the gap for {given}", gap(num_keys, share))
         same_n = math.log(num_keys * share / (1 - share))
         expect(
             not _same(got, same_n),
@@ -119,8 +115,7 @@ def _rows(
     ]
 
 
-def _same(got: Any, other: float | Sequence[Sequence[float]]) -> bool:
-    """Whether the reader's numbers are exactly another set of numbers."""
-    found = torch.as_tensor(got).detach().double()
-    right = torch.tensor(other, dtype=torch.double)
-    return found.shape == right.shape and bool(torch.isclose(found, right).all())
+def _same(got: Tensor, other: float | Sequence[Sequence[float]]) -> bool:
+    """Whether the reader's numbers are another set of numbers."""
+    mistake = torch.tensor(other, dtype=torch.double)
+    return got.shape == mistake.shape and torch.allclose(got, mistake)

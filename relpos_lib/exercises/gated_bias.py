@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from relpos_lib.exercises.report import (
     NotYet,
+    copies,
     exercise,
     expect,
     expect_equal,
     expect_given,
+    numbers,
 )
 
 SIZES = ((3, 2), (1, 0), (2, 5))  # heads and maximum distance
@@ -30,16 +32,13 @@ def check_fold(fold: Callable[..., Any]) -> None:
     for heads, distance in SIZES:
         table, gate, scale = _gated(heads, distance)
         new = _several(
-            fold(table.clone(), gate.clone(), scale.clone()),
-            ("table", "gate", "logit_scale"),
+            "the new", fold(*copies(table, gate, scale)), (table, gate, scale)
         )
-        for (name, got), like in zip(new.items(), (table, gate, scale), strict=True):
-            _expect_shape(f"the new {name}", got, like)
         zero = bool((new["gate"] == 0).all())
         expect(zero, "the new gate must be zero in every head")
         wanted, got = _bias(table, gate, scale), _bias(*new.values())
         expect(
-            not torch.allclose(2 * got, wanted),
+            not torch.allclose(2 * got, wanted, atol=1e-5),
             "the bias is half of what it was: a gate of zero still multiplies by "
             "sigmoid(0) = 0.5",
         )
@@ -56,15 +55,12 @@ def check_gradients(gradients: Callable[..., Any]) -> None:
     """
     for heads, distance in SIZES:
         parameters = _gated(heads, distance)
-        grad = torch.randn(heads, 2 * distance + 1, generator=_generator())
-        got = _several(
-            gradients(grad.clone(), *(p.clone() for p in parameters)),
-            ("table", "gate", "logit_scale"),
-        )
+        [grad] = _draw((heads, 2 * distance + 1))
+        answer = gradients(*copies(grad, *parameters))
+        got = _several("the gradient of", answer, parameters)
         leaves = [p.clone().requires_grad_() for p in parameters]
         right = torch.autograd.grad((_bias(*leaves) * grad).sum(), leaves)
         for (name, found), wanted in zip(got.items(), right, strict=True):
-            _expect_shape(f"the gradient of {name}", found, wanted)
             if name == "gate" and torch.allclose(found, right[2], atol=1e-6):
                 raise NotYet(
                     "the gradient of gate equals that of logit_scale, but the "
@@ -81,21 +77,19 @@ def check_content_strength(content_strength: Callable[..., Any]) -> None:
         content_strength: takes (H, Q, D), (H, D), (H, D) and (H,); returns (H, Q).
     """
     for heads, length, width in ((2, 3, 5), (3, 1, 2)):
-        draw = _generator()
-        query = torch.randn(heads, length, width, generator=draw)
-        update, reset = torch.randn(2, heads, width, generator=draw)
-        scale = torch.randn(heads, generator=draw)
-        got = content_strength(
-            query.clone(), update.clone(), reset.clone(), scale.clone()
+        query, update, reset, scale = _draw(
+            (heads, length, width), (heads, width), (heads, width), (heads,)
         )
+        answer = content_strength(*copies(query, update, reset, scale))
+        got = numbers("the strength", answer, (heads, length))
         wanted = _content_strength(query, update, reset, scale)
-        _expect_shape("the strength", got, wanted)
+        swapped = _content_strength(query, reset, update, scale)
         expect(
-            not torch.allclose(got, _content_strength(query, reset, update, scale)),
+            not torch.allclose(got, swapped, atol=1e-5),
             "update and reset have changed places",
         )
         expect(
-            not torch.allclose(got, wanted - 1),
+            not torch.allclose(got, wanted - 1, atol=1e-5),
             "the table itself is missing: the strength begins with 1",
         )
         expect_equal("the strength (head, query)", got, wanted, 1e-5)
@@ -109,34 +103,31 @@ def check_directional_table(directional_table: Callable[..., Any]) -> None:
         directional_table: takes (K+1, H) and (2, H); returns (H, 2K+1).
     """
     for heads, distance in SIZES:
-        draw = _generator()
-        far = torch.randn(distance + 1, heads, generator=draw)
-        side = torch.randn(2, heads, generator=draw)
-        got = directional_table(far.clone(), side.clone())
+        far, side = _draw((distance + 1, heads), (2, heads))
+        answer = directional_table(*copies(far, side))
+        got = numbers("the table", answer, (heads, 2 * distance + 1))
         wanted = _directional(far, side)
-        _expect_shape("the table", got, wanted)
         expect(
-            torch.allclose(got[:, distance], wanted[:, distance]),
+            torch.allclose(got[:, distance], wanted[:, distance], atol=1e-6),
             "offset 0 has a distance, 0, but no direction",
         )
         expect(
-            distance == 0 or not torch.allclose(got.flip(1), wanted),
+            distance == 0 or not torch.allclose(got.flip(1), wanted, atol=1e-6),
             "left and right have changed places: row 0 is offset -K, and direction[0] "
             "belongs to the negative offsets, the keys before the query",
         )
         expect_equal("the table (head, row)", got, wanted, 1e-6)
 
 
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(7)
+def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
+    """Random tensors, the same every time, in float64."""
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(shape, generator=generator).double() for shape in shapes]
 
 
-def _gated(heads: int, distance: int) -> tuple[Tensor, Tensor, Tensor]:
+def _gated(heads: int, distance: int) -> list[Tensor]:
     """A table, its gates and its scales."""
-    draw = _generator()
-    table = torch.randn(2 * distance + 1, heads, generator=draw)
-    gate, scale = torch.randn(2, heads, generator=draw)
-    return table, gate, scale
+    return _draw((2 * distance + 1, heads), (heads,), (heads,))
 
 
 def _bias(table: Tensor, gate: Tensor, scale: Tensor) -> Tensor:
@@ -154,7 +145,7 @@ def _content_strength(
 ) -> Tensor:
     """The strength by its definition, number by number, (H, Q)."""
     heads, length, _ = query.shape
-    strength = torch.empty(heads, length)
+    strength = torch.empty(heads, length, dtype=torch.double)
     for h in range(heads):
         for i in range(length):
             u, r = (
@@ -168,7 +159,7 @@ def _content_strength(
 def _directional(distance: Tensor, direction: Tensor) -> Tensor:
     """The table by its definition, number by number, (H, 2K+1)."""
     far, heads = len(distance) - 1, distance.shape[1]
-    table = torch.empty(heads, 2 * far + 1)
+    table = torch.empty(heads, 2 * far + 1, dtype=torch.double)
     for h in range(heads):
         for offset in range(-far, far + 1):
             side = 0.0 if offset == 0 else float(direction[int(offset > 0), h])
@@ -176,20 +167,15 @@ def _directional(distance: Tensor, direction: Tensor) -> Tensor:
     return table
 
 
-def _several(answer: Any, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """The parts of an answer by name; a gap in any of them is a gap."""
+def _several(what: str, answer: Any, like: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Table, gate and scale of an answer by name; a gap in any of them is a gap."""
     expect_given(answer)
+    names = ("table", "gate", "logit_scale")
     right = isinstance(answer, (tuple, list)) and len(answer) == len(names)
     expect(right, f"return {len(names)} tensors: {', '.join(names)}")
     for part in answer:
         expect_given(part)
-    return dict(zip(names, answer, strict=True))
-
-
-def _expect_shape(what: str, got: Any, like: Tensor) -> None:
-    expect_given(got)
-    expect(isinstance(got, Tensor), f"{what} must be a tensor")
-    expect(
-        got.shape == like.shape,
-        f"{what} has shape {tuple(got.shape)}, expected {tuple(like.shape)}",
-    )
+    return {
+        name: numbers(f"{what} {name}", part, tuple(tensor.shape))
+        for name, part, tensor in zip(names, answer, like, strict=True)
+    }

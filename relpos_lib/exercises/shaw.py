@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from relpos_lib.attention import relative_attention
-from relpos_lib.exercises.report import exercise, expect, expect_equal, expect_given
+from relpos_lib.exercises.report import (
+    copies,
+    exercise,
+    expect,
+    expect_equal,
+    expect_given,
+    numbers,
+)
 from relpos_lib.tables import Tables
 
 # B, H, Q, S, D of the tests: all different, the last two for decoding and for Q > S.
@@ -24,11 +31,12 @@ def check_one_sided_scores(one_sided_scores: Callable[..., Tensor]) -> None:
             query, table = _draw(
                 (batch, heads, q_len, width), (past + future + 1, width)
             )
-            got = one_sided_scores(query, table, k_len, past)
-            pairs = _pairs(table, q_len, k_len, past)
-            wanted = _loop_scores(query, pairs)
             case = f"Q={q_len}, S={k_len}, past={past}, future={future}"
-            _expect_shape(f"the result for {case}", got, wanted)
+            answer = one_sided_scores(*copies(query, table), k_len, past)
+            got = numbers(
+                f"the result for {case}", answer, (batch, heads, q_len, k_len)
+            )
+            wanted = _loop_scores(query, _pairs(table, q_len, k_len, past))
             _expect_other_than(
                 got,
                 wanted,
@@ -55,15 +63,17 @@ def check_value_table_gradient(value_table_gradient: Callable[..., Tensor]) -> N
                 (batch, heads, q_len, k_len), (batch, heads, q_len, width)
             )
             weights = logits.softmax(-1)
-            got = value_table_gradient(weights, grad_out, max_distance)
-            wanted = torch.zeros(2 * max_distance + 1, width)
+            case = f"Q={q_len}, S={k_len}, K={max_distance}"
+            answer = value_table_gradient(*copies(weights, grad_out), max_distance)
+            got = numbers(
+                f"the gradient for {case}", answer, (2 * max_distance + 1, width)
+            )
+            wanted = torch.zeros_like(got)
             for i in range(q_len):
                 for j in range(k_len):
                     row = _row(i, j, q_len, k_len, max_distance, max_distance)
                     given = weights[:, :, i, j, None] * grad_out[:, :, i]
                     wanted[row] += given.sum((0, 1))
-            case = f"Q={q_len}, S={k_len}, K={max_distance}"
-            _expect_shape(f"the gradient for {case}", got, wanted)
             _expect_other_than(
                 got,
                 wanted,
@@ -77,12 +87,12 @@ def check_value_table_gradient(value_table_gradient: Callable[..., Tensor]) -> N
 def check_repaired_scores(repaired_scores: Callable[..., Tensor]) -> None:
     """Whether ``repaired_scores(query, pairs)`` is ``q_i · pairs_ij``."""
     for batch, heads, q_len, k_len, width in SIZES:
+        shape = (batch, heads, q_len, k_len)
+        ones = torch.ones(batch, heads, q_len, width)
         named = _named(q_len, k_len, width) / width
-        got = repaired_scores(torch.ones(batch, heads, q_len, width), named)
-        shape = torch.empty(batch, heads, q_len, k_len)
-        _expect_address("scores", got, shape)
+        _expect_address("scores", repaired_scores(*copies(ones, named)), shape)
         query, pairs = _draw((batch, heads, q_len, width), (q_len, k_len, width))
-        got = repaired_scores(query, pairs)
+        got = repaired_scores(*copies(query, pairs))
         wanted = _loop_scores(query, pairs)
         expect_equal("the score (b, h, i, j)", got, wanted, 1e-5)
 
@@ -91,14 +101,14 @@ def check_repaired_scores(repaired_scores: Callable[..., Tensor]) -> None:
 def check_repaired_values(repaired_values: Callable[..., Tensor]) -> None:
     """Whether ``repaired_values(weights, pairs)`` is the sum over j."""
     for batch, heads, q_len, k_len, width in SIZES:
+        shape = (batch, heads, q_len, width)
         even = torch.full((batch, heads, q_len, k_len), 1 / k_len)
-        got = repaired_values(even, _named(q_len, k_len, width))
-        shape = torch.empty(batch, heads, q_len, width)
-        _expect_address("values", got, shape)
+        named = _named(q_len, k_len, width)
+        _expect_address("values", repaired_values(*copies(even, named)), shape)
         logits, pairs = _draw((batch, heads, q_len, k_len), (q_len, k_len, width))
         weights = logits.softmax(-1)
-        got = repaired_values(weights, pairs)
-        wanted = torch.zeros(batch, heads, q_len, width)
+        got = repaired_values(*copies(weights, pairs))
+        wanted = torch.zeros(shape, dtype=torch.double)
         for i in range(q_len):
             for j in range(k_len):
                 wanted[:, :, i] += weights[:, :, i, j, None] * pairs[i, j]
@@ -118,19 +128,28 @@ def check_decode_step(decode_step: Callable[..., Any]) -> None:
         wanted = relative_attention(
             query, key, value, **tables, mask=(ago >= 0) & (ago < window)
         )
-        cache = (key[:, :, :0], value[:, :, :0])
+        cache: Any = tuple(copies(key[:, :, :0], value[:, :, :0]))
         for t in range(length):
             now = [x[:, :, t : t + 1] for x in (query, key, value)]
-            out, cache = _step(decode_step(*now, cache, window, tables))
-            kept, expected = cache[0].shape[2], min(t + 1, window)
+            lent: Tables = {
+                "key_table": key_table.float(),
+                "value_table": value_table.float(),
+            }
+            out, cache = _step(decode_step(*copies(*now), cache, window, lent))
+            keys, values = (numbers("a part of the cache", part) for part in cache)
             expect(
-                kept == expected and cache[1].shape[2] == expected,
+                keys.dim() == values.dim() == 4,
+                "the cache must hold keys and values of shape (B, H, length, D)",
+            )
+            kept, expected = (keys.shape[2], values.shape[2]), min(t + 1, window)
+            expect(
+                kept == (expected, expected),
                 f"after {t + 1} steps with window={window} the cache holds "
-                f"{kept} keys and {cache[1].shape[2]} values, expected {expected}",
+                f"{kept[0]} keys and {kept[1]} values, expected {expected}",
             )
             expect(
-                torch.equal(cache[0][:, :, -1:], now[1])
-                and torch.equal(cache[1][:, :, -1:], now[2]),
+                torch.equal(keys[:, :, -1:], now[1])
+                and torch.equal(values[:, :, -1:], now[2]),
                 "the newest key and value must come last in the cache",
             )
             expect_equal(
@@ -142,9 +161,9 @@ def check_decode_step(decode_step: Callable[..., Any]) -> None:
 
 
 def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Random tensors, the same every time."""
+    """Random tensors, the same every time, in float64."""
     generator = torch.Generator().manual_seed(5)
-    return [torch.randn(shape, generator=generator) for shape in shapes]
+    return [torch.randn(shape, generator=generator).double() for shape in shapes]
 
 
 def _row(
@@ -175,7 +194,7 @@ def _pairs(
 
 def _loop_scores(query: Tensor, pairs: Tensor) -> Tensor:
     """``q_i · pairs_ij``, pair by pair, (B, H, Q, S)."""
-    scores = torch.empty(*query.shape[:3], pairs.shape[1])
+    scores = query.new_empty(*query.shape[:3], pairs.shape[1])
     for i in range(pairs.shape[0]):
         for j in range(pairs.shape[1]):
             scores[:, :, i, j] = query[:, :, i] @ pairs[i, j]
@@ -187,26 +206,17 @@ def _named(q_len: int, k_len: int, width: int) -> Tensor:
     return torch.arange(float(q_len))[:, None, None].expand(q_len, k_len, width)
 
 
-def _expect_address(what: str, got: Any, like: Tensor) -> None:
+def _expect_address(what: str, answer: Any, shape: tuple[int, ...]) -> None:
     """Refuse a result in which a query does not name its own position."""
-    _expect_shape(f"the {what}", got, like)
-    for h in range(like.shape[1]):
-        for i in range(like.shape[2]):
+    got = numbers(f"the {what}", answer, shape)
+    for h in range(shape[1]):
+        for i in range(shape[2]):
             named = float(got[0, h, i, 0])
             expect(
                 abs(named - i) < 1e-3,
                 f"in the {what}, query {i} of head {h} read the pairs of query "
                 f"{named:.3g}: bring Q to the front before you merge B and H",
             )
-
-
-def _expect_shape(what: str, got: Any, like: Tensor) -> None:
-    expect_given(got)
-    expect(isinstance(got, Tensor), f"{what} must be a tensor")
-    expect(
-        got.shape == like.shape,
-        f"{what} has shape {tuple(got.shape)}, expected {tuple(like.shape)}",
-    )
 
 
 def _expect_other_than(
@@ -217,7 +227,7 @@ def _expect_other_than(
     expect(not (differs and torch.allclose(got, mistake, atol=1e-4)), message)
 
 
-def _step(answer: Any) -> tuple[Any, tuple[Tensor, Tensor]]:
+def _step(answer: Any) -> tuple[Any, tuple[Any, Any]]:
     """Output and cache of a step; a gap in either is a gap."""
     expect_given(answer)
     message = "return the output and the cache: out, (keys, values)"

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relpos_lib.exercises.report import exercise, expect, expect_equal, expect_given
+from relpos_lib.exercises.report import (
+    copies,
+    exercise,
+    expect,
+    expect_equal,
+    expect_given,
+    numbers,
+)
 
 
 @exercise
@@ -35,12 +42,10 @@ def check_dot_product(dot_product: Callable[..., Tensor]) -> None:
 def check_look_ahead(look_ahead: Callable[..., Tensor]) -> None:
     """Whether ``look_ahead(ahead, width)`` makes scores peak that far ahead."""
     width = 32
-    code = torch.tensor([_code(p, width) for p in range(20)])
+    code = numbers("the code", [_code(p, width) for p in range(20)])
     for ahead in (0, 1, 3, -2):
-        between = look_ahead(ahead, width)
-        expect_given(between)
-        shape = tuple(between.shape)
-        expect(shape == (width, width), f"the matrix has shape {shape}")
+        between = numbers("the matrix", look_ahead(ahead, width), (width, width))
+        expect(bool(between.isfinite().all()), "the matrix holds infinity or NaN")
         best = (code @ between @ code.T).argmax(-1)
         for i in range(max(0, -ahead), min(20, 20 - ahead)):
             expect(
@@ -54,9 +59,9 @@ def check_look_ahead(look_ahead: Callable[..., Tensor]) -> None:
 def check_four_terms(four_terms: Callable[..., list[Tensor]]) -> None:
     """Whether ``four_terms(x_i, c_i, x_j, c_j, w)`` splits the score."""
     generator = torch.Generator().manual_seed(0)
-    x_i, c_i, x_j, c_j = torch.randn(4, 5, generator=generator).unbind()
-    w = torch.randn(5, 5, generator=generator)
-    terms = four_terms(x_i, c_i, x_j, c_j, w)
+    x_i, c_i, x_j, c_j = torch.randn(4, 5, generator=generator).double().unbind()
+    w = torch.randn(5, 5, generator=generator).double()
+    terms = four_terms(*copies(x_i, c_i, x_j, c_j, w))
     expect_given(terms)
     expect(len(terms) == 4, f"there are {len(terms)} terms, expected 4")
     names = (
