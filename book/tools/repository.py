@@ -7,17 +7,26 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 COLAB = "https://colab.research.google.com/github"
 COLAB_BRANCH = "colab"
-# git@host:owner/name.git, ssh://git@host/owner/name and https://host/owner/name
-REMOTE = re.compile(
-    r"(?:ssh://)?(?:[\w.-]+@|https?://(?:[^/@]+@)?)"
-    r"(?P<host>[\w.-]+)(?::\d+/|[:/])(?P<path>[\w.-]+/[\w.-]+?)(?:\.git)?/?"
-)
+# host:owner/name, with or without a user: how git writes ssh://host/owner/name
+SHORT = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):/?(?P<path>[^/].*)")
+HOST = re.compile(r"[a-z0-9.-]+")
+# Not an alias from somebody's settings of ssh, like github-work or github.com-work
+DOMAIN = re.compile(r"([a-z0-9-]+\.)+[a-z]{2,}")
+HOSTS = {"http": HOST, "https": HOST, "ssh": DOMAIN, "git": DOMAIN}
+PATH = re.compile(r"\.?[\w-][\w.-]*(/\.?[\w-][\w.-]*)+", re.ASCII)
+# Other names of a host whose pages have one name
+SAME = {
+    "www.github.com": "github.com",
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+}
 
 
 def repository_address(
@@ -30,7 +39,7 @@ def repository_address(
     """
     name = environ.get("GITHUB_REPOSITORY")
     return (
-        web_address(configured_url(root))
+        configured_address(root)
         or (web_address(f"https://github.com/{name}") if name else None)
         or web_address(origin_url(root))
     )
@@ -45,30 +54,70 @@ def colab_address(repository: str | None, notebook: str) -> str | None:
     return f"{COLAB}/{owner_and_name}/blob/{COLAB_BRANCH}/{notebook}"
 
 
+def published_commit(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Commit that is being published, named by GitHub's workflows; None elsewhere."""
+    return environ.get("GITHUB_SHA")
+
+
 def web_address(url: str | None) -> str | None:
     """Web address of a git remote; None for a folder or anything else."""
-    match = REMOTE.fullmatch((url or "").strip())
-    return f"https://{match['host']}/{match['path']}" if match else None
+    url = (url or "").strip()
+    if short := SHORT.fullmatch(url):
+        url = f"ssh://{short['host']}/{short['path']}"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return None
+    host, path = SAME.get(host, host), parts.path.strip("/").removesuffix(".git")
+    known = HOSTS.get(parts.scheme)
+    if known is None or not known.fullmatch(host) or not PATH.fullmatch(path):
+        return None
+    if host == "github.com":
+        return f"https://{host}/{path}" if path.count("/") == 1 else None
+    if known is DOMAIN:
+        return f"https://{host}/{path}"  # the port was not that of the web
+    return f"{parts.scheme}://{host}{port}/{path}"
 
 
-def configured_url(root: Path) -> str | None:
-    """``repository.url`` of the book's settings."""
+def configured_address(root: Path) -> str | None:
+    """Address from ``repository.url`` of the book's settings, None if it is empty."""
     config = root / "_config.yml"
     if not config.is_file():
         return None
-    settings = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-    return (settings.get("repository") or {}).get("url")
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    for key in ("repository", "url"):
+        if not isinstance(settings, (dict, type(None))):
+            raise ValueError(f"{config.name}: no {key!r} can lie in {settings!r}")
+        settings = (settings or {}).get(key)
+    if settings is None or settings == "":
+        return None
+    address = web_address(settings) if isinstance(settings, str) else None
+    if address is None:
+        raise ValueError(
+            f"{config.name}: repository.url is {settings!r}; write an address like "
+            "https://github.com/owner/name, or leave it empty"
+        )
+    return address
 
 
 def origin_url(root: Path) -> str | None:
-    """Address of the git remote ``origin``, if this is a clone."""
+    """Address of the remote ``origin``, if the root is a clone, not in another one."""
+    top = git(root, "rev-parse", "--show-toplevel")
+    if top is None or not root.samefile(top):
+        return None
+    return git(root, "remote", "get-url", "origin")
+
+
+def git(root: Path, *command: str) -> str | None:
+    """What git says about a folder; None if it fails, or is not there."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), "config", "--get", "remote.origin.url"],
+            ["git", "-C", str(root), *command],
             capture_output=True,
             text=True,
             check=False,
         )
-    except FileNotFoundError:
+    except OSError:
         return None
     return done.stdout.strip() or None
