@@ -15,7 +15,6 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
-from PIL import Image
 
 from book.tools import setup_cell
 from book.tools.repository import ROOT
@@ -54,7 +53,8 @@ def prepared(notebook: NotebookNode, slug: str) -> NotebookNode:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for number, cell in enumerate(notebook.cells):
         cell.id = f"{slug}-{number:03d}"
-        cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
+        # Only the end: spaces may be a line break of Markdown, or inside a string.
+        cell.source = cell.source.rstrip()
         kept = {k: cell.metadata[k] for k in KEPT_CELL_METADATA if k in cell.metadata}
         cell.metadata = NotebookNode(kept)
         if cell.cell_type == "markdown":
@@ -118,6 +118,8 @@ def small_png(encoded: str) -> str:
 
     It is what is stored; whoever executes the chapter sees the full picture.
     """
+    from PIL import Image  # here, because publishing does without it
+
     picture = Image.open(io.BytesIO(base64.b64decode(encoded)))
     opaque = picture.convert("RGBA").getchannel("A").getextrema() == (255, 255)
     if picture.mode == "P" or not opaque:

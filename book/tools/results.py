@@ -44,8 +44,12 @@ def fill_results(text: str, folder: Path = RESULTS) -> str:
 
 def filled(match: re.Match[str], folder: Path) -> str:
     """One marked number, with its marks."""
-    value = look_up(folder / f"{match['file']}.json", match["keys"])
-    return f"{match['open']}{format(value, match['format'] or '')}{match['close']}"
+    file, keys, wanted = f"{match['file']}.json", match["keys"], match["format"] or ""
+    value = look_up(folder / file, keys)
+    try:
+        return f"{match['open']}{format(value, wanted)}{match['close']}"
+    except (TypeError, ValueError) as error:
+        raise ResultError(f"{file}: {keys!r} as {wanted!r}: {error}") from error
 
 
 def look_up(path: Path, keys: str) -> Any:

@@ -1,13 +1,14 @@
-"""Stored pictures are small and hardly differ from those that were drawn."""
+"""What is stored: the text as it was written, small pictures that look the same."""
 
 import base64
 import io
 
+import nbformat.v4 as v4
 import numpy as np
 import pytest
 from PIL import Image
 
-from book.tools.notebooks import small_png
+from book.tools.notebooks import prepared, small_png
 from relpos_lib.plots import matrices
 
 
@@ -44,3 +45,11 @@ def test_shrinking_twice_changes_nothing(drawn):
 def test_a_transparent_picture_is_left_alone():
     encoded = encode(Image.new("RGBA", (4, 4), (200, 10, 10, 100)))
     assert small_png(encoded) == encoded
+
+
+def test_only_the_end_of_a_cell_is_trimmed():
+    code = 'text = """a  \n\u2028b\n"""'
+    cells = [v4.new_markdown_cell("One,  \ntwo.\n\n"), v4.new_code_cell(code + " \n")]
+    first, _, last = prepared(v4.new_notebook(cells=cells), "01-one").cells
+    assert first.source == "One,  \ntwo."
+    assert last.source == code

@@ -29,6 +29,16 @@ def test_a_mark_is_filled_in_and_stays(folder, mark, value):
     assert fill_results(filled, folder) == filled
 
 
+@pytest.mark.parametrize("mark", ["shaw.0.mean .2q", "shaw .2f", "shaw.0.mean d"])
+def test_a_wrong_format_is_named(folder, mark):
+    text = f"a <!-- result: switch.{mark} -->1<!-- /result -->"
+    keys, wanted = mark.split()
+    with pytest.raises(ResultError) as caught:
+        fill_results(text, folder)
+    for part in ("switch.json", repr(keys), repr(wanted)):
+        assert part in str(caught.value)
+
+
 def test_other_text_is_left_alone(folder):
     text = "Nothing <!-- to --> fill.\n\n<!-- in -->"
     assert fill_results(text, folder) == text
