@@ -11,7 +11,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from book.tools.repository import colab_address, repository_address
+from book.tools.publish import stamped
+from book.tools.repository import (
+    colab_address,
+    published_commit,
+    repository_address,
+)
 
 # What a page with formulas asks for: the renderer, its fonts, rarer commands.
 MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions")
@@ -56,6 +61,15 @@ def add_buttons(
     buttons.append(link_button("Download notebook", source, "download", "download"))
 
 
+def stamp_downloads(app: Sphinx, error: Exception | None) -> None:
+    """Tell the notebooks to download, where published, where their library is."""
+    repository, commit = repository_address(), published_commit()
+    if error or app.builder.format != "html" or not (repository and commit):
+        return
+    for copy in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
+        copy.write_text(stamped(copy, repository, commit), encoding="utf-8")
+
+
 def mend_citations(
     app: Sphinx,
     pagename: str,
@@ -87,4 +101,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", mend_citations)
     app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", stamp_downloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

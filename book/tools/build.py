@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from book.tools.repository import ROOT, repository_address
+from book.tools.repository import ROOT, published_commit, repository_address
 
 OUTPUT = ROOT / "_build"
-INDEX = OUTPUT / "html" / "index.html"
+SITE = OUTPUT / "html"
+INDEX = SITE / "index.html"
 STAMP = OUTPUT / "built"
 SOURCES = (
     "book",
@@ -31,14 +32,16 @@ def source_files(root: Path = ROOT) -> Iterator[Path]:
     for name in SOURCES:
         path = root / name
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (
-            file for file in files if file.is_file() and not PASSING & {*file.parts}
-        )
+        for file in files:
+            # Below the root only: what lies above it has nothing to do with us.
+            if file.is_file() and not PASSING & {*file.relative_to(root).parts}:
+                yield file
 
 
 def fingerprint(root: Path = ROOT) -> str:
-    """Hash of the sources, the Python and the address that goes into the pages."""
-    digest = hashlib.sha256(f"{sys.version}{repository_address(root)}".encode())
+    """Hash of the sources, the Python and the addresses that go into the site."""
+    address, commit = repository_address(root), published_commit()
+    digest = hashlib.sha256(f"{sys.version}{address}{commit}".encode())
     for file in source_files(root):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{file.relative_to(root)}\0{content}\n".encode())
@@ -46,8 +49,19 @@ def fingerprint(root: Path = ROOT) -> str:
 
 
 def is_fresh() -> bool:
-    """Whether the site on disk was built from the sources on disk."""
-    return INDEX.is_file() and STAMP.is_file() and STAMP.read_text() == fingerprint()
+    """Whether the site on disk was built from the sources on disk, and is whole."""
+    if not STAMP.is_file():
+        return False
+    built, *files = STAMP.read_text(encoding="utf-8").split("\n")
+    whole = bool(files) and all((SITE / name).is_file() for name in files)
+    return whole and built == fingerprint()
+
+
+def put_stamp(built: str) -> None:
+    """Write down which sources the site was built from and which files it has."""
+    files = (path for path in SITE.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(SITE).as_posix() for path in files)
+    STAMP.write_text("\n".join([built, *names]), encoding="utf-8")
 
 
 def build() -> int:
@@ -61,8 +75,8 @@ def build() -> int:
     environ = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     done = subprocess.run([*command, *options], cwd=ROOT, env=environ, check=False)
     if done.returncode == 0:
-        (OUTPUT / "html" / ".nojekyll").touch()
-        STAMP.write_text(before)
+        (SITE / ".nojekyll").touch()
+        put_stamp(before)
     return done.returncode
 
 

@@ -1,5 +1,7 @@
 """The site is rebuilt when, and only when, something that it shows has changed."""
 
+import shutil
+
 import pytest
 
 from book.tools import build, install
@@ -19,7 +21,8 @@ FILES = {
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    for variable in ("GITHUB_REPOSITORY", "GITHUB_SHA"):
+        monkeypatch.delenv(variable, raising=False)
     for name, content in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +59,56 @@ def test_another_address_gives_other_buttons(tree, monkeypatch):
     before = build.fingerprint(tree)
     monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
     assert build.fingerprint(tree) != before
+
+
+def test_another_commit_gives_other_downloads(tree, monkeypatch):
+    before = build.fingerprint(tree)
+    monkeypatch.setenv("GITHUB_SHA", "0123abc")
+    assert build.fingerprint(tree) != before
+
+
+def test_names_above_the_sources_do_not_matter(tree):
+    inner = tree / "__pycache__" / "copy"
+    inner.mkdir(parents=True)
+    for name in build.SOURCES:
+        shutil.move(tree / name, inner / name)
+    assert len(list(build.source_files(inner))) == len(FILES) - 1
+
+
+@pytest.fixture
+def site(tree, monkeypatch):
+    """A site that was just built, but for its content."""
+    output = tree / "_build"
+    monkeypatch.setattr(build, "SITE", output / "html")
+    monkeypatch.setattr(build, "STAMP", output / "built")
+    for name in ("index.html", "book/01-one.html", "_static/figures.js"):
+        path = output / "html" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    build.put_stamp(build.fingerprint())
+    return output / "html"
+
+
+def test_a_whole_site_is_fresh(site):
+    assert build.is_fresh()
+
+
+@pytest.mark.parametrize(
+    "name", ["index.html", "book/01-one.html", "_static/figures.js"]
+)
+def test_a_site_without_one_of_its_files_is_not_fresh(site, name):
+    (site / name).unlink()
+    assert not build.is_fresh()
+
+
+@pytest.mark.parametrize("stamp", ["", "old\nindex.html"])
+def test_another_stamp_is_not_fresh(site, stamp):
+    build.STAMP.write_text(stamp)
+    assert not build.is_fresh()
+    build.STAMP.write_text(build.fingerprint())
+    assert not build.is_fresh()
+    build.STAMP.unlink()
+    assert not build.is_fresh()
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
