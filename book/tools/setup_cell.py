@@ -25,7 +25,8 @@ from importlib.util import find_spec
 REPOSITORY, COMMIT = "", ""  # filled in when the book is published
 PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
 sys.path.append("..")  # in a clone, the library lies beside the book
-if not find_spec("relpos_lib"):
+found = find_spec("relpos_lib")
+if not (found and found.origin):  # a folder without code has no origin
     assert REPOSITORY, "relpos_lib not found: open this in a clone of the book"
     source = f"relpos_lib @ git+{REPOSITORY}@{COMMIT}"
     subprocess.run([*PIP, "--no-deps", source], check=True)

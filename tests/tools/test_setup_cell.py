@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -20,7 +21,9 @@ def run(monkeypatch):
     def run(source, absent=()):
         commands = []
         monkeypatch.setattr(
-            importlib.util, "find_spec", lambda name: None if name in absent else name
+            importlib.util,
+            "find_spec",
+            lambda name: None if name in absent else ModuleSpec(name, None, origin="x"),
         )
         monkeypatch.setattr(
             subprocess, "run", lambda command, check: commands.append((command, check))
@@ -65,19 +68,30 @@ def test_says_what_to_do_where_nothing_can_be_installed(run):
         run(setup_cell.SOURCE, absent=["relpos_lib"])
 
 
-def test_finds_a_library_beside_the_book(tmp_path):
-    """In a bare Python, only the folder above the notebook holds the library."""
-    (tmp_path / "relpos_lib").mkdir()
-    (tmp_path / "relpos_lib" / "__init__.py").touch()
-    (tmp_path / "anywidget.py").touch()
+def run_beside(tmp_path, files):
+    """Run the cell in a bare Python: only the folder above the notebook has files."""
+    for name in ("anywidget.py", *files):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     book = tmp_path / "book"
     book.mkdir()
     script = setup_cell.SOURCE + "\nimport relpos_lib; print(relpos_lib.__name__)"
     command = [sys.executable, "-I", "-S", "-c", script]
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=book, capture_output=True, text=True, check=False
     )
+
+
+def test_finds_a_library_beside_the_book(tmp_path):
+    done = run_beside(tmp_path, ["relpos_lib/__init__.py"])
     assert (done.returncode, done.stdout) == (0, "relpos_lib\n"), done.stderr
+
+
+def test_a_folder_without_code_is_no_library(tmp_path):
+    done = run_beside(tmp_path, ["relpos_lib/notes.txt"])
+    assert done.returncode == 1
+    assert "relpos_lib not found" in done.stderr
 
 
 def test_asks_colab_to_show_the_figures(run, monkeypatch):
