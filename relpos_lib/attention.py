@@ -59,8 +59,9 @@ def relative_attention(
         key_table: (2K+1, D) or, one per head, (H, 2K+1, D).
         value_table: (2K+1, Dv) or, one per head, (H, 2K+1, Dv).
         mask: True where a query may attend; bool, or integers 0 and 1; (Q, S) or 4-D
-            broadcastable to (B, H, Q, S). Hidden keys and values must still be finite:
-            fill a new cache with zeros.
+            broadcastable to (B, H, Q, S). Write a padding mask (B, S) as
+            ``mask[:, None, None, :]``: with B = Q it would be taken for (Q, S). Hidden
+            keys and values must still be finite: fill a new cache with zeros.
         is_causal: whether a query sees only keys at or before its own position.
         query_start: position of the first query, any integer; ``S - Q`` if not given,
             which puts the last query on the last key.
