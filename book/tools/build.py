@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from book.tools.repository import ROOT, published_commit, repository_address
@@ -24,6 +25,7 @@ SOURCES = (
     "requirements.txt",
     "pyproject.toml",
 )
+EXECUTING = re.compile(r"([\w.-]+\.ipynb): Executing notebook")
 PASSING = {"__pycache__", ".ipynb_checkpoints"}
 
 
@@ -70,14 +72,25 @@ def build() -> int:
     before = fingerprint()
     jupyter_book = str(Path(sys.executable).with_name("jupyter-book"))
     command = [jupyter_book, "build", "."]
-    options = ["-W", "-n", "--keep-going", "--quiet"]
+    options = ["-W", "-n", "--keep-going"]
     # The kernel of this environment, not one that the user has elsewhere.
-    environ = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
-    done = subprocess.run([*command, *options], cwd=ROOT, env=environ, check=False)
-    if done.returncode == 0:
+    environ = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*command, *options], cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        report_progress(running.stdout)
+    if running.returncode == 0:
         (SITE / ".nojekyll").touch()
         put_stamp(before)
-    return done.returncode
+    return running.returncode
+
+
+def report_progress(lines: Iterable[str]) -> None:
+    """Say which notebook is being executed; problems come on the other stream."""
+    for line in lines:
+        if found := EXECUTING.search(line):
+            print(f"  executing {found[1]}", flush=True)
 
 
 def main() -> int:

@@ -117,3 +117,13 @@ def test_changed_requirements_are_installed(tree, name):
     assert install.wanted(tree) == before
     (tree / name).write_text("more")
     assert install.wanted(tree) != before
+
+
+def test_the_build_tells_which_notebook_it_executes(capsys):
+    lines = [
+        "reading sources... [ 9%] book/01-one\n",
+        "/some/where/book/01-one.ipynb: Executing notebook using local CWD [mystnb]\n",
+        "/some/where/book/01-one.ipynb: Executed notebook in 3.0 seconds [mystnb]\n",
+    ]
+    build.report_progress(lines)
+    assert capsys.readouterr().out == "  executing 01-one.ipynb\n"
