@@ -36,16 +36,16 @@ clean: ## remove everything that was built, and the environment
 	rm -rf _build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find book relpos_lib tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-install:
+install: ## put what everything else needs into .venv
 	@$(PYTHON) book/tools/install.py
 
-browser: install
+browser: install ## find or install the browser that the tests drive
 	@$(RUN) -m book.tools.browser
 
-lint: install
+lint: install ## check style and types
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 
-unit: install
+unit: install ## test the library and the tools, without notebooks and site
 	$(PYTEST) --doctest-modules tests relpos_lib --ignore tests/notebooks --ignore tests/site
