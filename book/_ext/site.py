@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,18 @@ from book.tools.repository import (
 MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions")
 # The menu would load parts that are not copied.
 MATHJAX_OPTIONS = {"options": {"enableMenu": False}}
+# What stands at the site's own address, where no page of the book does.
+FRONT = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<link rel="icon" href="{icon}">
+<meta http-equiv="refresh" content="0; url={first}">
+</head>
+<body><main><a href="{first}">{title}</a></main></body>
+</html>
+"""
 
 
 def use_own_mathjax(app: Sphinx, config: Config) -> None:
@@ -70,6 +83,19 @@ def stamp_downloads(app: Sphinx, error: Exception | None) -> None:
         copy.write_text(stamped(copy, repository, commit), encoding="utf-8")
 
 
+def lead_to_first_page(app: Sphinx, error: Exception | None) -> None:
+    """Write the front address; with no icon named, browsers ask for /favicon.ico."""
+    if error or app.builder.format != "html":
+        return
+    icon = f"_static/{Path(app.config.html_favicon).name}"
+    text = FRONT.format(
+        title=escape(app.config.html_title),
+        icon=icon,
+        first=f"{app.config.root_doc}.html",
+    )
+    (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")
+
+
 def mend_citations(
     app: Sphinx,
     pagename: str,
@@ -102,4 +128,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", mend_citations)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", stamp_downloads)
+    app.connect("build-finished", lead_to_first_page)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

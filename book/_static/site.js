@@ -1,4 +1,6 @@
-/* A formula wider than the page scrolls inside itself; the keyboard must reach it. */
+/* Small helps for the reader's hands; the figures have a script of their own. */
+
+/* What is wider than the page scrolls inside itself; the keyboard must reach it. */
 const watch = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
@@ -6,7 +8,41 @@ const watch = new ResizeObserver((entries) => {
   }
 });
 
+/* On a phone a picture stays large enough to read, in a frame that scrolls.
+   The pictures of live figures are left alone: they give way to the figure. */
+addEventListener("DOMContentLoaded", () => {
+  for (const picture of document.querySelectorAll("article img")) {
+    if (picture.closest(".live-figure, .wide-picture")) continue;
+    const frame = document.createElement("div");
+    frame.className = "wide-picture";
+    picture.replaceWith(frame);
+    frame.append(picture);
+  }
+});
+
+/* The theme listens to the first of each button only, which stands in the bar that
+   book.css hides: pass on what the others hear. */
+addEventListener("DOMContentLoaded", () => {
+  for (const kind of [".primary-toggle", ".secondary-toggle"]) {
+    const [first, ...others] = document.querySelectorAll(kind);
+    for (const button of others) button.addEventListener("click", () => first.click());
+  }
+  /* Whoever chooses a section in the dialog wants to see it. The theme gives the
+     focus back to the button, which scrolls away again: go there after that. */
+  const dialog = document.getElementById("pst-secondary-sidebar-modal");
+  dialog?.addEventListener("click", ({ target }) => {
+    const id = decodeURIComponent(target.closest("a")?.hash.slice(1) ?? "");
+    const section = document.getElementById(id);
+    if (!section) return;
+    const show = () => requestAnimationFrame(() => section.scrollIntoView());
+    dialog.addEventListener("close", show, { once: true });
+    dialog.close();
+  });
+});
+
 addEventListener("load", async () => {
   await window.MathJax?.startup?.promise;
-  document.querySelectorAll("article div.math").forEach((each) => watch.observe(each));
+  document
+    .querySelectorAll("article div.math, .wide-picture")
+    .forEach((each) => watch.observe(each));
 });

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from book._ext import site as extension
 from book.tools.notebooks import chapters
-from tests.site.built import MAIN, page_names
+from tests.site.built import MAIN, SITE, page_names, read_page
 
 # Loading style sheets a second time would fail on one that the theme imports.
 AXE = {"preload": False, "resultTypes": ["violations"]}
@@ -86,6 +89,131 @@ def test_wide_formulas_show_their_beginning_first(open_page, site_url, chapter):
     )
     assert starts
     assert min(starts) > -1
+
+
+@pytest.mark.parametrize("side", ["primary", "secondary"])
+@pytest.mark.parametrize("key", [None, "Enter"])
+def test_buttons_of_a_phone_open_lists(open_page, site_url, side, key):
+    """Book and page have lists of contents; Escape leads back to the button."""
+    page = open_page(viewport=PHONE)
+    page.goto(site_url + "book/04-shaw.html")
+    settle(page)
+    button = page.locator(f".bd-header-article .{side}-toggle")
+    if key:
+        button.press(key)
+    else:
+        button.click()
+    dialog = page.locator(f"#pst-{side}-sidebar-modal")
+    assert dialog.evaluate("dialog => dialog.open && dialog.matches(':modal')")
+    links = dialog.get_by_role("link")
+    addresses = links.evaluate_all("links => links.map(a => a.pathname + a.hash)")
+    if side == "primary":
+        stems = {address.split("/")[-1].removesuffix(".html") for address in addresses}
+        assert stems >= {path.stem for path in chapters()} - {"04-shaw"}
+    else:
+        assert len([each for each in addresses if "#" in each]) > 5
+    assert links.last.evaluate("link => link.checkVisibility()")
+    assert violations(page, AXE) == []
+    page.keyboard.press("Escape")
+    page.wait_for_function("dialog => !dialog.open", arg=dialog.element_handle())
+    assert button.evaluate("button => button === document.activeElement")
+
+
+def test_a_section_chosen_in_the_dialog_is_seen(open_page, site_url):
+    page = open_page(viewport=PHONE, reduced_motion="reduce")
+    page.goto(site_url + "book/04-shaw.html")
+    settle(page)
+    page.locator(".bd-header-article .secondary-toggle").click()
+    dialog = page.locator("#pst-secondary-sidebar-modal")
+    link = dialog.get_by_role("link").nth(2)
+    target = page.locator(link.get_attribute("href"))
+    link.click()
+    page.wait_for_function("dialog => !dialog.open", arg=dialog.element_handle())
+    page.wait_for_function(
+        "place => Math.abs(place.getBoundingClientRect().top) < innerHeight / 2",
+        arg=target.element_handle(),
+    )
+
+
+def test_the_sidebar_can_be_folded_away(open_page, site_url):
+    page = open_page(viewport={"width": 1300, "height": 900})
+    page.goto(site_url + "book/index.html")
+    settle(page)
+    button = page.locator(".bd-header-article .primary-toggle")
+    sidebar = page.locator("#pst-primary-sidebar")
+    assert sidebar.is_visible()
+    button.click()
+    sidebar.wait_for(state="hidden")
+    button.press("Enter")
+    sidebar.wait_for(state="visible")
+
+
+@pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
+def test_pictures_of_a_phone_stay_readable(open_page, site_url, chapter):
+    """They keep their size up to that of a column, and scroll, by keyboard too."""
+    page = open_page(viewport=PHONE)
+    page.goto(f"{site_url}book/{chapter}.html")
+    settle(page)
+    seen = page.locator("article .wide-picture > img").evaluate_all(
+        """pictures => pictures.map(picture => ({
+             width: picture.width,
+             natural: picture.naturalWidth,
+             hidden: picture.parentElement.scrollWidth
+               - picture.parentElement.clientWidth,
+             key: picture.parentElement.tabIndex}))"""
+    )
+    assert page.locator("article figure > img").count() == 0
+    assert seen
+    for each in seen:
+        assert each["width"] >= min(each["natural"], 500)
+        assert (each["key"] == 0) == (each["hidden"] > 0)
+
+
+def test_the_arrow_beside_next_is_not_cut_off(open_page, site_url):
+    page = open_page(viewport=PHONE)
+    page.goto(site_url + "book/index.html")
+    settle(page)
+    over = page.locator(".prev-next-area a").evaluate_all(
+        "links => links.map(link => link.scrollWidth - link.clientWidth)"
+    )
+    assert over
+    assert max(over) == 0
+
+
+def test_headings_of_the_library_have_one_size(page, site_url):
+    page.goto(site_url + "book/api.html")
+    sizes = page.locator("dl.py :is(.rubric, .field-list > dt)").evaluate_all(
+        "all => all.map(each => getComputedStyle(each).fontSize)"
+    )
+    assert page.locator("dl.py .rubric").count() > 0
+    assert len(set(sizes)) == 1
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_every_page_says_its_terms(page, site_url, name):
+    page.goto(site_url + name)
+    footer = page.locator("footer.bd-footer-content").inner_text()
+    assert "CC BY 4.0" in footer
+    assert "MIT License" in footer
+
+
+def test_the_front_address_names_its_icon(tmp_path):
+    """Without one, browsers ask for /favicon.ico, which no site has."""
+    config = SimpleNamespace(
+        html_favicon="book/_static/icon.svg", html_title="A & B", root_doc="book/first"
+    )
+    builder = SimpleNamespace(format="html")
+    app = SimpleNamespace(outdir=tmp_path, builder=builder, config=config)
+    extension.lead_to_first_page(app, None)
+    written = tmp_path / "index.html"
+    assert read_page(written).targets == ["_static/icon.svg", "book/first.html"]
+    assert "A &amp; B" in written.read_text(encoding="utf-8")
+
+
+def test_the_front_address_points_to_what_exists():
+    targets = read_page(SITE / "index.html").targets
+    assert targets == ["_static/logo.svg", "book/index.html"]
+    assert all((SITE / target).is_file() for target in targets)
 
 
 def test_the_front_address_leads_to_the_first_page(page, site_url):
