@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from relpos_lib._checks import check_floating, check_number, is_autocasting
-from relpos_lib.backends import gather, loop
+from relpos_lib.backends import checkpoint, gather, loop
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.offsets import first_query, own_distance
 
 BACKENDS: dict[str, Callable[[Inputs], Tensor]] = {
     "loop": loop.attention,
     "gather": gather.attention,
+    "checkpoint": checkpoint.attention,
 }
 
 
@@ -67,7 +68,8 @@ def relative_attention(
             which puts the last query on the last key.
         dropout_p: probability of dropping a weight, in [0, 1]; it always acts.
         scale: factor of content and position scores; ``1 / sqrt(D)`` if not given.
-        backend: "auto", "gather" or "loop".
+        backend: "auto", "gather", "checkpoint" (gather, computed again in the backward
+            pass instead of kept for it) or "loop" (the definition, slow).
 
     Returns:
         The output, (B, H, Q, Dv), in the dtype of ``query``.
@@ -160,9 +162,17 @@ def checked_visibility(
 
 def attend(inputs: Inputs, backend: str = "auto") -> Tensor:
     """Relative attention of checked inputs, (B, H, Q, Dv)."""
-    run = _backend(backend)
+    check_backend(backend)
+    run = gather.attention if backend == "auto" else BACKENDS[backend]
     with full_precision(inputs.query.device):
         return run(inputs)
+
+
+def check_backend(name: object) -> None:
+    """Refuse anything but "auto" or the name of a backend."""
+    if not isinstance(name, str) or name not in ("auto", *BACKENDS):
+        known = ", ".join(["auto", *BACKENDS])
+        raise ValueError(f"backend must be one of {known}, got {name!r}")
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[None]:
@@ -170,15 +180,6 @@ def full_precision(device: torch.device) -> AbstractContextManager[None]:
     if is_autocasting(device):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
-
-
-def _backend(name: object) -> Callable[[Inputs], Tensor]:
-    if name == "auto":
-        return gather.attention
-    if not isinstance(name, str) or name not in BACKENDS:
-        known = ", ".join(["auto", *BACKENDS])
-        raise ValueError(f"backend must be one of {known}, got {name!r}")
-    return BACKENDS[name]
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -22,6 +22,7 @@ LAYERS = [
     ["offsets", "tables", "heads"],
     ["sinusoidal", "bias", "backends.inputs"],
     ["backends.loop", "backends.gather"],
+    ["backends.checkpoint"],
     ["attention"],
     ["shaw", "block"],
 ]
