@@ -18,6 +18,7 @@ from relpos_lib.bias import (
     t5_bucket,
 )
 from relpos_lib.block import RPETransformerBlock
+from relpos_lib.cache import KeyValueCache
 from relpos_lib.offsets import clip_table, relative_offsets, table_rows
 from relpos_lib.shaw import RelativeMultiHeadAttention, RelativePositionEmbedding
 from relpos_lib.sinusoidal import (
@@ -32,6 +33,7 @@ __all__ = [
     "ContentGatedBiasRPE",
     "DirectionalBiasRPE",
     "GatedBiasRPE",
+    "KeyValueCache",
     "LearnedAbsoluteEncoding",
     "MultiplicativeBiasRPE",
     "RPETransformerBlock",

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from relpos_lib._checks import check_integer, check_width
 from relpos_lib.attention import (
     attend,
+    check_backend,
     checked_inputs,
     checked_visibility,
     full_precision,
 )
 from relpos_lib.backends import gather
 from relpos_lib.backends.inputs import Inputs
+from relpos_lib.cache import KeyValueCache, length_with_cache
 from relpos_lib.heads import check_input, join_heads, split_heads
 from relpos_lib.offsets import clip_table, table_offsets, table_rows
 from relpos_lib.tables import Tables
@@ -161,6 +163,7 @@ class RelativeMultiHeadAttention(nn.Module):
             given.
         max_value_positions: K of the value table, one or H, on both sides; as for keys
             if not given.
+        backend: who computes it, by its name in :func:`relpos_lib.relative_attention`.
 
     Attributes:
         wq, wk, wv, wo: projections, E to E.
@@ -169,8 +172,8 @@ class RelativeMultiHeadAttention(nn.Module):
 
     Raises:
         TypeError: if a number is no integer.
-        ValueError: if a number is out of range, the heads don't divide ``d_model``, or
-            neither keys nor values have vectors.
+        ValueError: if a number is out of range, the heads don't divide ``d_model``,
+            neither keys nor values have vectors, or the backend is unknown.
 
     Source:
         Shaw et al. 2018, section 3.
@@ -192,15 +195,18 @@ class RelativeMultiHeadAttention(nn.Module):
         per_head: bool = False,
         max_future_positions: int | Sequence[int] | None = None,
         max_value_positions: int | Sequence[int] | None = None,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         check_width(d_model, num_heads)
+        check_backend(backend)
         if not (keys or values):
             raise ValueError(
                 "keys or values must be True; for attention without positions use "
                 "relative_attention without tables"
             )
         self.d_model, self.num_heads = d_model, num_heads
+        self.backend = backend
         self.wq, self.wk, self.wv, self.wo = (
             nn.Linear(d_model, d_model) for _ in range(4)
         )
@@ -228,6 +234,10 @@ class RelativeMultiHeadAttention(nn.Module):
             num_heads=self.num_heads if per_head or several else None,
             max_future_positions=future,
         )
+
+    def extra_repr(self) -> str:
+        """Which backend was asked for, for ``print``."""
+        return "" if self.backend == "auto" else f"backend={self.backend!r}"
 
     def tables(self, max_distance: int | None = None) -> Tables:
         """Tables of this module, as keyword arguments of ``relative_attention``.
@@ -264,18 +274,22 @@ class RelativeMultiHeadAttention(nn.Module):
         *,
         is_causal: bool = False,
         query_start: int | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
-        """Attend from ``q`` to ``k`` and ``v``.
+        """Attend from ``q`` to ``k`` and ``v``, and to what a cache holds before them.
 
         Args:
             q: (B, Q, E).
-            k: (B, S, E).
-            v: (B, S, E).
+            k: (B, S, E); with a cache the new tokens only, and S counts all.
+            v: (B, S, E); likewise.
             mask: True where a query may attend; (Q, S) or 4-D broadcastable to
                 (B, H, Q, S).
-            debug: whether to return the scores and weights too.
+            debug: whether to return the scores and weights too; always computed in the
+                readable form.
             is_causal: whether a query sees only keys at or before its own position.
             query_start: position of the first query; ``S - Q`` if not given.
+            cache: where the new keys and values are added, and read with those before
+                them. It keeps no gradients: decode under ``torch.no_grad()``.
 
         Returns:
             The output, (B, Q, E). With ``debug`` a pair of it and a dictionary of
@@ -287,14 +301,21 @@ class RelativeMultiHeadAttention(nn.Module):
             ValueError: if an argument has the wrong shape, device or range.
         """
         self._check(q, k, v)
-        shape = (q.shape[0], self.num_heads, q.shape[1], k.shape[1])
-        mask, query_start = checked_visibility(
-            shape, q.device, mask, is_causal, query_start
+        (batch, q_len, _), new, heads = q.shape, k.shape[1], self.num_heads
+        k_len = length_with_cache(
+            cache, (batch, heads, new, self.d_model // heads), k.device
         )
+        mask, query_start = checked_visibility(
+            (batch, heads, q_len, k_len), q.device, mask, is_causal, query_start
+        )
+        keys = split_heads("k", self.wk, k, heads)
+        values = split_heads("v", self.wv, v, heads)
+        if cache is not None:
+            keys, values = cache.append(keys, values)
         inputs = checked_inputs(
-            split_heads("q", self.wq, q, self.num_heads),
-            split_heads("k", self.wk, k, self.num_heads),
-            split_heads("v", self.wv, v, self.num_heads),
+            split_heads("q", self.wq, q, heads),
+            keys,
+            values,
             **self.tables(),
             mask=mask,
             is_causal=is_causal,
@@ -302,7 +323,7 @@ class RelativeMultiHeadAttention(nn.Module):
         )
         if debug:
             return self._attend_openly(inputs)
-        return join_heads(self.wo, attend(inputs))
+        return join_heads(self.wo, attend(inputs, self.backend))
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         """Refuse inputs that don't fit the module or one another."""
