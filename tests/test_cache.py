@@ -317,9 +317,10 @@ def test_under_autocast_it_holds_what_the_projections_give():
     torch.testing.assert_close(found, wanted)
 
 
-def test_a_cache_filled_in_inference_mode_may_be_used_outside_of_it():
+@pytest.mark.parametrize("capacity", [None, 9])
+def test_a_cache_filled_in_inference_mode_may_be_used_outside_of_it(capacity):
     module, x = shaw(), numbers(2, 9, WIDTH, seed=1)
-    cache = KeyValueCache()
+    cache = KeyValueCache(capacity)
     with torch.inference_mode():
         first = attend(module, x[:, :4], cache=cache)
     second = attend(module, x[:, 4:8], cache=cache)
