@@ -43,6 +43,11 @@ class RPETransformerBlock(nn.Module):
     >>> block = RPETransformerBlock(d_model=8, num_heads=2)
     >>> block(torch.randn(1, 5, 8), is_causal=True).shape
     torch.Size([1, 5, 8])
+    >>> cache = KeyValueCache()
+    >>> with torch.no_grad():  # a prompt of five tokens, then one more
+    ...     prompt = block(torch.randn(1, 5, 8), is_causal=True, cache=cache)
+    ...     block(torch.randn(1, 1, 8), cache=cache).shape, cache.length
+    (torch.Size([1, 1, 8]), 6)
     """
 
     def __init__(
