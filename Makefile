@@ -29,8 +29,8 @@ test: install browser lint unit ## check everything; installs what is missing
 	@$(RUN) -m book.tools.build
 	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
 
-bench: install ## time relative attention against plain attention
-	@$(RUN) -m relpos_lib.bench
+bench: install ## time relative attention against plain attention, about an hour
+	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
 
 clean: ## remove everything that was built, and the environment
 	rm -rf _build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

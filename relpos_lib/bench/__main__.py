@@ -1,0 +1,5 @@
+"""``python -m relpos_lib.bench``."""
+
+from relpos_lib.bench.cli import main
+
+raise SystemExit(main())
