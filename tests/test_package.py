@@ -22,7 +22,16 @@ LAYERS = [
     ["offsets", "tables", "heads", "cache"],
     ["sinusoidal", "bias", "backends.inputs"],
     ["backends.loop", "backends.gather"],
-    ["backends.checkpoint"],
+    [
+        "backends.checkpoint",
+        "backends.near_far.quadtree",
+        "backends.near_far.kernels",
+        "backends.near_far.band",
+    ],
+    ["backends.near_far.problem"],
+    ["backends.near_far.far", "backends.near_far.near"],
+    ["backends.near_far.operator"],
+    ["backends.near_far.attention"],
     ["attention"],
     ["shaw", "block"],
 ]
@@ -57,7 +66,7 @@ def test_imports_run_one_way(name):
 def test_every_core_module_has_its_layer():
     core = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("backends/*.py")]
+        for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("backends/**/*.py")]
         if path.stem not in ("__init__", "__main__")
     }
     outer = {"rotary", "bench", "palette"}

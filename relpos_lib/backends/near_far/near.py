@@ -1,0 +1,332 @@
+"""Attention to the near keys, dense in tiles, merged with the far keys.
+
+A tile's scores are a small dense matrix. With the log-sum-exp of the far keys known,
+the weights of all keys of its queries are known, and no part of them is kept: the
+backward pass computes the tile again. Some tiles are done at a time, so that their
+matrices stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relpos_lib.backends.near_far.band import (
+    add_rows,
+    band_rows,
+    sum_rows,
+    upper_triangle,
+)
+from relpos_lib.backends.near_far.kernels import Attended, Gradients
+from relpos_lib.backends.near_far.problem import Problem
+from relpos_lib.backends.near_far.quadtree import Tiles, near_tiles
+
+NUMBERS = 1 << 19  # how many scores are worked on at a time
+
+
+class Chunk(NamedTuple):
+    """Some tiles of one head, or the same tile of some heads: n of them.
+
+    Attributes:
+        tiles: which tiles they belong to.
+        first_head: of N.
+        heads: number of heads.
+        first_tile: of ``tiles.number``.
+        number: number of tiles of each head.
+    """
+
+    tiles: Tiles
+    first_head: int
+    heads: int
+    first_tile: int
+    number: int
+
+    def queries(self, x: Tensor) -> Tensor:
+        """The tiles' queries, a view of (N, Q, …): (n, T, …)."""
+        return self._view(x, self.tiles.first_query, self.tiles.queries)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """The keys of the tiles' bands, a view of (N, S, …): (n, columns, …)."""
+        columns = self.tiles.stop - self.tiles.start
+        first = self.tiles.first_key + self.tiles.start if columns else 0
+        return self._view(x, first, columns)
+
+    def add_to_keys(self, x: Tensor, addend: Tensor) -> None:
+        """Add (n, columns, …) to the keys of the bands; bands overlap one another."""
+        bands = self.keys(x)
+        apart = 1 if self.heads > 1 else -(-bands.shape[1] // self.tiles.queries)
+        for first in range(min(apart, len(bands))):
+            bands[first::apart].add_(addend[first::apart])
+
+    def of_heads(self, table: Tensor) -> Tensor:
+        """What the table of (1 or H, …) holds for each tile: (1 or n, …)."""
+        if len(table) == 1:
+            return table
+        return table[self._heads(table)]
+
+    def add_to_heads(self, table: Tensor, x: Tensor, y: Tensor) -> None:
+        """Add ``x^T y`` of each tile, (n, T, R) and (n, T, D), to a (1 or H, R, D)."""
+        if len(table) == 1 or self.heads == 1:
+            one = table[self.first_head % len(table)]
+            one.addmm_(x.flatten(0, 1).mT, y.flatten(0, 1))
+        else:
+            table.index_add_(0, self._heads(table), x.mT @ y)
+
+    def _heads(self, table: Tensor) -> Tensor:
+        """Which head of a table each tile has, (n,)."""
+        heads = torch.arange(self.heads, device=table.device) + self.first_head
+        return (heads % len(table)).repeat_interleave(self.number)
+
+    def _view(self, x: Tensor, first: int, rows: int) -> Tensor:
+        head, row, *rest = x.stride()
+        first += self.first_tile * self.tiles.queries
+        step = head if self.heads > 1 else self.tiles.queries * row
+        return x.as_strided(
+            (self.heads * self.number, rows, *x.shape[2:]),
+            (step, row, *rest),
+            x.storage_offset() + self.first_head * head + first * row,
+        )
+
+
+class TableGradients(NamedTuple):
+    """Gradients of the tables, None for a table that there is not."""
+
+    bias: Tensor | None
+    key_table: Tensor | None
+    value_table: Tensor | None
+
+
+def near_attention(
+    problem: Problem, past: Attended, future: Attended | None
+) -> Attended:
+    """Attention of every query to its near keys and to the far ones.
+
+    Args:
+        problem: what to attend to.
+        past: attention to the past far keys alone, without tables.
+        future: the same of the future ones; None if there are none.
+
+    Returns:
+        The result over all keys.
+    """
+    whole = Attended(torch.empty_like(past.out), torch.empty_like(past.logsumexp))
+    for chunk in _chunks(problem):
+        _attend(problem, chunk, past, future, whole)
+    return whole
+
+
+def add_near_gradients(
+    problem: Problem,
+    gradients: Gradients,
+    tables: TableGradients,
+    grad: Tensor,
+    whole: Attended,
+    past: Tensor,
+    future: Attended | None,
+) -> None:
+    """Add what the near keys and all rows of the tables contribute, in place.
+
+    Args:
+        problem: what was attended to.
+        gradients: of query, key and value; changed.
+        tables: of the tables; changed.
+        grad: gradient of the output, (N, Q, D).
+        whole: the result over all keys.
+        past: log-sum-exp of the past far keys alone, (N, Q).
+        future: attention to the future far keys alone; None if there are none.
+    """
+    for chunk in _chunks(problem):
+        _differentiate(problem, chunk, gradients, tables, grad, whole, past, future)
+
+
+def _chunks(problem: Problem) -> Iterator[Chunk]:
+    """All tiles of all heads, some at a time: along the longer of the two axes."""
+    heads = problem.query.shape[0]
+    for tiles in near_tiles(problem.lengths):
+        width = tiles.queries + problem.lengths.near - 1
+        at_once = max(1, NUMBERS // (tiles.queries * width))
+        if tiles.number > heads:
+            for head in range(heads):
+                for first in range(0, tiles.number, at_once):
+                    count = min(at_once, tiles.number - first)
+                    yield Chunk(tiles, head, 1, first, count)
+        else:
+            for first in range(tiles.number):
+                for head in range(0, heads, at_once):
+                    yield Chunk(tiles, head, min(at_once, heads - head), first, 1)
+
+
+def _attend(
+    problem: Problem,
+    chunk: Chunk,
+    past: Attended,
+    future: Attended | None,
+    whole: Attended,
+) -> None:
+    """Fill in the result for the queries of a chunk."""
+    rows = _score_rows(problem, chunk)
+    pairs = _scores(problem, chunk, rows)
+    sides = [past] if future is None else [past, future]
+    far = [chunk.queries(side.logsumexp) for side in sides]
+    if future is not None:
+        far[1] = _shifted(far[1], rows)
+    top = torch.stack([pairs.amax(-1), *far]).amax(0)
+    top = top.masked_fill(top == -torch.inf, 0)
+    weights = pairs.sub_(top[..., None]).exp_()
+    far = [(score - top).exp_() for score in far]
+    total = weights.sum(-1) + torch.stack(far).sum(0)
+
+    out = chunk.queries(whole.out)
+    torch.bmm(_inside(chunk, weights), chunk.keys(problem.value), out=out)
+    for side, weight in zip(sides, far, strict=True):
+        out.addcmul_(chunk.queries(side.out), weight[..., None])
+    if problem.value_table is not None:
+        table = chunk.of_heads(problem.value_table)
+        sums = _sums(problem, weights, total, None if future is None else far[1])
+        out += sums @ table
+    out /= total.masked_fill(total == 0, 1)[..., None]
+    base = 0 if rows is None else rows[..., 0]
+    chunk.queries(whole.logsumexp).copy_(top + total.log() + base)
+
+
+def _differentiate(
+    problem: Problem,
+    chunk: Chunk,
+    gradients: Gradients,
+    tables: TableGradients,
+    grad: Tensor,
+    whole: Attended,
+    past: Tensor,
+    future: Attended | None,
+) -> None:
+    """Add the gradients of the pairs of a chunk, and of all rows of the tables."""
+    query, grad = chunk.queries(problem.query), chunk.queries(grad)
+    key, value = chunk.keys(problem.key), chunk.keys(problem.value)
+    logsumexp = chunk.queries(whole.logsumexp)
+    seen = logsumexp > -torch.inf
+    rows = _score_rows(problem, chunk)
+    if rows is not None:
+        logsumexp = logsumexp - rows[..., 0]
+    logsumexp = logsumexp.masked_fill(~seen, torch.inf)
+    pairs = _scores(problem, chunk, rows)
+    weights = pairs.sub_(logsumexp[..., None]).exp_()
+
+    value_rows = None
+    mean = (grad * chunk.queries(whole.out)).sum(-1)
+    if problem.value_table is not None:
+        value_rows = grad @ chunk.of_heads(problem.value_table).mT
+        mean = mean - value_rows[..., 0]
+    d_pairs = _products(chunk, problem.lengths.near, grad, value, value_rows, 1.0, 0.0)
+    d_pairs.sub_(mean[..., None]).mul_(weights)
+
+    d_future = future_weight = None
+    if future is not None:
+        score = _shifted(chunk.queries(future.logsumexp), rows)
+        future_weight = (score - logsumexp).exp_()
+        d_future = (grad * chunk.queries(future.out)).sum(-1)
+        d_future = future_weight * (_shifted(d_future, value_rows) - mean)
+
+    d_inside = _inside(chunk, d_pairs)
+    d_query = chunk.queries(gradients.query)
+    d_query.baddbmm_(d_inside, key, alpha=problem.scale)
+    chunk.add_to_keys(gradients.key, (d_inside.mT @ query).mul_(problem.scale))
+    chunk.add_to_keys(gradients.value, _inside(chunk, weights).mT @ grad)
+    if rows is not None:
+        # The gradients of a softmax's scores add up to nothing.
+        sums = _sums(problem, d_pairs, torch.zeros_like(mean), d_future)
+        if tables.bias is not None:
+            ones = sums.new_ones(1, 1, 1).expand(*sums.shape[:2], 1)
+            chunk.add_to_heads(tables.bias[..., None], sums, ones)
+        if tables.key_table is not None and problem.key_table is not None:
+            sums *= problem.scale
+            d_query += sums @ chunk.of_heads(problem.key_table)
+            chunk.add_to_heads(tables.key_table, sums, query)
+    if tables.value_table is not None:
+        sums = _sums(problem, weights, seen.to(grad.dtype), future_weight)
+        chunk.add_to_heads(tables.value_table, sums, grad)
+
+
+def _score_rows(problem: Problem, chunk: Chunk) -> Tensor | None:
+    """What the tables add to the scores of a query, by row: (n, T, R), or None."""
+    query = chunk.queries(problem.query)
+    rows = None
+    if problem.key_table is not None:
+        table = chunk.of_heads(problem.key_table)
+        rows = (query @ table.mT).mul_(problem.scale)
+    if problem.bias is not None:
+        bias = chunk.of_heads(problem.bias)[:, None]
+        rows = bias.expand(*query.shape[:2], -1) if rows is None else rows + bias
+    return rows
+
+
+def _scores(problem: Problem, chunk: Chunk, rows: Tensor | None) -> Tensor:
+    """Scores of the pairs less what the first row adds, (n, T, W); hidden are -inf."""
+    near = problem.lengths.near
+    pairs = _products(
+        chunk,
+        near,
+        chunk.queries(problem.query),
+        chunk.keys(problem.key),
+        rows,
+        problem.scale,
+        -torch.inf,
+    )
+    if problem.hidden is not None:
+        _inside(chunk, pairs).add_(chunk.keys(problem.hidden)[:, None])
+    if problem.lengths.is_causal:
+        future = pairs[..., near:]
+        future.masked_fill_(upper_triangle(future) == 1, -torch.inf)
+    if problem.gaps is not None:
+        gaps = chunk.of_heads(problem.gaps)
+        pairs.masked_fill_(gaps[:, band_rows(pairs, near, gaps.shape[1])], -torch.inf)
+    return pairs
+
+
+def _products(
+    chunk: Chunk,
+    near: int,
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor | None,
+    scale: float,
+    outside: float,
+) -> Tensor:
+    """``scale * x_t · y_w`` plus its row less the first, (n, T, W).
+
+    Columns of the band where no key is are filled with ``outside``.
+    """
+    width = x.shape[1] + near - 1
+    pairs = x.new_empty(*x.shape[:2], width)
+    inside = _inside(chunk, pairs)
+    if inside.shape[-1] < width:
+        pairs.fill_(outside)
+    torch.baddbmm(inside, x, y.mT, beta=0, alpha=scale, out=inside)
+    if rows is not None:
+        add_rows(pairs, rows, near)
+    return pairs
+
+
+def _inside(chunk: Chunk, pairs: Tensor) -> Tensor:
+    """The columns of a band where there are keys."""
+    return pairs[..., chunk.tiles.start : chunk.tiles.stop]
+
+
+def _shifted(future: Tensor, rows: Tensor | None) -> Tensor:
+    """Numbers of the future far keys plus their row less the first."""
+    return future if rows is None else future + (rows[..., -1] - rows[..., 0])
+
+
+def _sums(
+    problem: Problem, pairs: Tensor, total: Tensor, future: Tensor | None
+) -> Tensor:
+    """Numbers of all keys summed by row, (n, T, R), from their total."""
+    near = problem.lengths.near
+    num_rows = near + (1 if problem.lengths.is_causal else 2)
+    sums = sum_rows(pairs, near, num_rows)
+    if future is not None:
+        sums[..., -1] += future
+    sums[..., 0] = total - sums[..., 1:].sum(-1)
+    return sums
