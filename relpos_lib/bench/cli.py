@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from relpos_lib.bench import equality, plan, report, store
 from relpos_lib.bench.cases import WORKLOADS, Case, Setting, case_of
 from relpos_lib.bench.contenders import PLAIN, Contender, contenders
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    if torch.device(options.device).index is not None:
+        torch.cuda.set_device(options.device)  # where the memory is counted
     print(report.heading(results["machine"], settings), flush=True)
     run = Run(options, chosen, results, path)
     try:
@@ -89,6 +93,7 @@ class Run:
 
     def everything(self) -> None:
         """Check and measure all that is planned and not known yet."""
+        self.results.pop("left_out", None)
         checks, cases = self.planned_checks(), self.planned_cases()
         checks = [c for c in checks if c.key not in self.results["checks"]]
         cases = [c for c in cases if c.key not in self.results["cases"]]

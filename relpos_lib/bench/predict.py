@@ -36,19 +36,15 @@ class Limits(NamedTuple):
         """Why a cell is skipped; None if it is not.
 
         >>> Limits().refuse(Prediction(seconds=2.0, bytes=1.7e10))
-        'predicted to need 17.0 GB, more than 8 GB'
+        'predicted to need 17 GB and 2 s, the limits are 8 GB and 30 s'
         """
-        if predicted.bytes > self.bytes:
-            return (
-                f"predicted to need {predicted.bytes / 1e9:.1f} GB, "
-                f"more than {self.bytes / 1e9:g} GB"
-            )
-        if predicted.seconds > self.seconds:
-            return (
-                f"predicted to need {predicted.seconds:.0f} s, "
-                f"more than {self.seconds:g} s"
-            )
-        return None
+        if predicted.bytes <= self.bytes and predicted.seconds <= self.seconds:
+            return None
+        return (
+            f"predicted to need {predicted.bytes / 1e9:.3g} GB "
+            f"and {predicted.seconds:.3g} s, "
+            f"the limits are {self.bytes / 1e9:g} GB and {self.seconds:g} s"
+        )
 
 
 class History:

@@ -110,12 +110,12 @@ def _lines(record: Record) -> list[str]:
     lines = [
         f"  {name:26}{cell['ratio']:7.2f}x  [{cell['low']:.2f}, {cell['high']:.2f}]  "
         f"{cell['quartiles'][0]:.2f}-{cell['quartiles'][1]:.2f}  "
-        f"{cell['rounds']} rounds  {size(cell['peak_bytes'])}"
+        f"{cell['rounds']} round{'s' * (cell['rounds'] > 1)}  "
+        f"{size(cell['peak_bytes'])}"
         for name, cell in record["cells"].items()
     ]
     lines += [
-        f"  {name:26}skipped: {why['reason']} "
-        f"({why['seconds']:.2g} s, {size(why['bytes'])})"
+        f"  {name:26}skipped: {why['reason']}"
         for name, why in record["skipped"].items()
     ]
     for kind in ("not_served", "failed"):

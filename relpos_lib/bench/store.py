@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 
 VERSION = 1
+NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")  # lists of them, to be written on one line
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
@@ -27,7 +29,9 @@ def save(path: Path, results: dict[str, Any]) -> None:
     """Write a file of results such that a stop leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(results, indent=1)
+    text = NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text)
+    unfinished.write_text(text + "\n", encoding="utf-8")
     os.replace(unfinished, path)
 
 
