@@ -155,6 +155,19 @@ def test_measuring_memory_writes_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_on_a_gpu_the_allocator_is_asked(monkeypatch):
+    calls = []
+    answers = {"max_memory_allocated": 900, "memory_allocated": 300}
+    for name in ("synchronize", "reset_peak_memory_stats", *answers):
+        monkeypatch.setattr(
+            torch.cuda, name, lambda name=name: calls.append(name) or answers.get(name)
+        )
+    assert memory.peak_bytes(lambda: calls.append("run"), "cuda") == 600
+    asked = ["synchronize", "reset_peak_memory_stats", "run", "synchronize"]
+    assert calls == [*asked, *answers]
+    assert measure.waiter("cuda") is torch.cuda.synchronize
+
+
 @pytest.mark.parametrize("backward", [False, True])
 def test_the_usual_form_needs_the_memory_that_it_is_predicted_to_need(backward):
     case, setting = Case("shaw", 127, 16, backward=backward), Setting(width=64)
@@ -343,6 +356,7 @@ def test_peers_compute_what_we_compute(workload, causal):
     assert met == 1
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize("workload", ["bias", "shaw-keys"])
 def test_the_captured_table_of_flex_attention_is_ours(workload):
     problem = problem_of(case_of_workload(workload), SMALL)
@@ -652,6 +666,17 @@ def test_cuda_without_a_gpu_is_refused(capsys):
     with pytest.raises(SystemExit):
         options.parsed(["--device", "cuda"])
     assert "torch finds no GPU" in capsys.readouterr().err
+
+
+def test_a_gpu_gets_the_short_check(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = options.parsed(["--device", "cuda", "--lengths", "64"])
+    assert found.parts == ("check", "growth")
+    assert found.lengths == [64]
+    assert found.check_lengths[-1] == 32768
+    assert found.minutes < 5
+    assert found.dtype == found.check_dtype == ("float32", "bfloat16")
+    assert cli._path(found).name == "bench-cuda.json"
 
 
 def test_out_may_be_a_folder(tmp_path):
