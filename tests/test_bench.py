@@ -636,6 +636,15 @@ def test_no_case_begins_when_time_is_over(tmp_path, capsys):
     assert len(json.loads(path.read_text())["left_out"]) == 8
 
 
+def test_what_cannot_be_drawn_does_not_spoil_the_run(tmp_path, capsys):
+    out, plot = tmp_path / "out.json", tmp_path / "folder" / "growth.png"
+    more = ["--contenders", "gather", "--plot", str(plot)]
+    assert bench(out, *GROWTH[:-1], "bias", *more) == 0
+    assert "nothing is drawn" in capsys.readouterr().err
+    assert bench(out, *GROWTH, *more) == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

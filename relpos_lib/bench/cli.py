@@ -226,9 +226,14 @@ def _chosen(options: argparse.Namespace) -> dict[str, Contender]:
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
-    """Draw the growth of Shaw's scheme, with a backward pass."""
-    from relpos_lib.plots.fast import cost_by_length
+    """Draw the growth of Shaw's scheme, with a backward pass, if it was measured."""
+    try:
+        from relpos_lib.plots.fast import cost_by_length
 
+        fig = cost_by_length(results)
+    except (ImportError, ValueError) as error:
+        print(f"nothing is drawn: {error}", file=sys.stderr)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    cost_by_length(results).savefig(path, dpi=150)
+    fig.savefig(path, dpi=150)
     print(f"drawn in {path}")
