@@ -5,8 +5,10 @@ logarithm of the sum of the exponentials of each query's scores. With it, attent
 several groups of keys is merged exactly. Backward, a kernel is given the output and the
 log-sum-exp over *all* groups and returns what one group adds to the gradients.
 
-Tensors are (N, M, rows, D), with any strides; N and M are batch axes. ``hidden`` holds
-0 for a visible and -inf for a hidden key, (N, M, 1, keys).
+Tensors are (N, M, rows, D), with any strides; N and M are batch axes. ``hidden`` is
+added to the scores: 0 for a visible and -inf for a hidden key, (N, M, 1, keys). It may
+also be a number for every pair, (N, M, rows, keys); then no merging can follow, because
+looking for queries that see nothing would cost as much as the attention.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class Attended(NamedTuple):
 
     Attributes:
         out: average of the values, (…, rows, D); 0 where no key is visible.
-        logsumexp: (…, rows); -inf where no key is visible.
+        logsumexp: (…, rows); -inf where a mask of keys leaves none visible.
     """
 
     out: Tensor
@@ -86,7 +88,7 @@ class FusedCPU:
     ) -> Attended:
         """Attend to one group."""
         out, logsumexp = self._forward(query, key, value, attn_mask=hidden, scale=scale)
-        if hidden is not None:
+        if hidden is not None and hidden.shape[2] == 1:
             # Of a query without visible keys the operator says 0, which would count.
             logsumexp = logsumexp.masked_fill(nothing_visible(hidden), -torch.inf)
         return Attended(out, logsumexp)
@@ -135,7 +137,7 @@ class Blockwise:
         out = value.new_empty(*query.shape[:3], value.shape[3])
         logsumexp = query.new_empty(query.shape[:3])
         for rows in self._blocks(query, key):
-            scores = _scores(query[:, :, rows], key, hidden, scale)
+            scores = _scores(query[:, :, rows], key, _of_rows(hidden, rows), scale)
             logsumexp[:, :, rows] = scores.logsumexp(-1)
             weights = _weights(scores, logsumexp[:, :, rows])
             out[:, :, rows] = weights @ value
@@ -156,7 +158,8 @@ class Blockwise:
         for rows in self._blocks(query, key):
             q, g = query[:, :, rows], grad[:, :, rows]
             weights = _weights(
-                _scores(q, key, hidden, scale), whole.logsumexp[:, :, rows]
+                _scores(q, key, _of_rows(hidden, rows), scale),
+                whole.logsumexp[:, :, rows],
             )
             mean = (g * whole.out[:, :, rows]).sum(-1, keepdim=True)
             d_scores = scale * weights * (g @ value.mT - mean)
@@ -199,6 +202,12 @@ def _fused_cpu_operators() -> tuple[Any, Any]:
 def _scores(query: Tensor, key: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
     scores = scale * (query @ key.mT)
     return scores if hidden is None else scores + hidden
+
+
+def _of_rows(hidden: Tensor | None, rows: slice) -> Tensor | None:
+    if hidden is None or hidden.shape[2] == 1:
+        return hidden
+    return hidden[:, :, rows]
 
 
 def _weights(scores: Tensor, logsumexp: Tensor) -> Tensor:
