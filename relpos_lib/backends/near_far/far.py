@@ -24,12 +24,13 @@ def far_attention(problem: Problem, is_past: bool) -> Attended:
     """Attention of every query to its far keys of one side, without any table.
 
     Returns:
-        The output, (N, Q, D), 0 for a query without far keys; and log-sum-exp, (N, Q).
+        The output, (N, Q, D), 0 for a query without far keys; and log-sum-exp, (N, Q),
+        -inf also for a head whose bias hides the side.
     """
     query = problem.query
     kernel = kernel_for(query.device.type)
     merged = Attended(
-        torch.zeros_like(query), query.new_full(query.shape[:2], -torch.inf)
+        query.new_zeros(query.shape), query.new_full(query.shape[:2], -torch.inf)
     )
     for one in _of_side(problem, is_past):
         found = kernel.forward(
@@ -40,6 +41,8 @@ def far_attention(problem: Problem, is_past: bool) -> Attended:
             problem.scale,
         )
         merge(Attended(*(of_queries(x, one) for x in merged)), found)
+    if (hides := problem.hides_far_keys(is_past)) is not None:
+        merged.logsumexp.masked_fill_(hides, -torch.inf)
     return merged
 
 

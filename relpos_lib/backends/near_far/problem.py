@@ -56,10 +56,15 @@ class Problem(NamedTuple):
             score = self.scale * (self.query @ vector[..., None])[..., 0]
         if self.bias is not None:
             score = score + self._of_all_heads(self.bias[:, row, None])
-        if self.gaps is not None:
-            gap = self._of_all_heads(self.gaps[:, row, None])
-            score = score.masked_fill(gap, -torch.inf)
+        if (hides := self.hides_far_keys(is_past)) is not None:
+            score = score.masked_fill(hides, -torch.inf)
         return score
+
+    def hides_far_keys(self, is_past: bool) -> Tensor | None:
+        """Which heads' bias hides the far keys of a side, (N, 1); None if none does."""
+        if self.gaps is None:
+            return None
+        return self._of_all_heads(self.gaps[:, _row(is_past), None])
 
     def far_vector(self, is_past: bool) -> Tensor:
         """What the tables add to the values of the far keys of a side, (N, 1, D)."""
