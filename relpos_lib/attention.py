@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from relpos_lib._checks import check_floating, check_number, is_autocasting
-from relpos_lib.backends import checkpoint, gather, loop
+from relpos_lib.backends import checkpoint, gather, loop, strided
 from relpos_lib.backends.inputs import Inputs
-from relpos_lib.backends.near_far import attention as near_far
+from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.offsets import first_query, own_distance
 
 BACKENDS: dict[str, Callable[[Inputs], Tensor]] = {
     "loop": loop.attention,
     "gather": gather.attention,
     "checkpoint": checkpoint.attention,
-    "near_far": near_far.attention,
+    "near_far": by_parts,
+    "strided": strided.attention,
 }
 
 

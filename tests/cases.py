@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests import reference
 
-BACKENDS = ["loop", "gather", "checkpoint", "near_far"]
+BACKENDS = ["loop", "gather", "checkpoint", "near_far", "strided"]
 TENSORS = ("query", "key", "value", "bias_table", "key_table", "value_table")
 # Distinct primes, so that no swapped axis fits. Offsets reach from -10 to 4: tables
 # with K = 3 clip on both sides, with K = 9 on one, and one with K = 16 not at all.

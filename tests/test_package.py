@@ -32,6 +32,7 @@ LAYERS = [
     ["backends.near_far.far", "backends.near_far.near"],
     ["backends.near_far.operator"],
     ["backends.near_far.attention"],
+    ["backends.strided"],
     ["attention"],
     ["shaw", "block"],
 ]

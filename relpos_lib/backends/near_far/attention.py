@@ -24,15 +24,15 @@ def attention(inputs: Inputs) -> Tensor:
     max_distance, (bias, key_table, value_table) = _tables(wide)
     width = max(wide.query.shape[3], wide.value.shape[3])
     query, key, value = (
-        _padded(x.flatten(0, 1), width) for x in (wide.query, wide.key, wide.value)
+        padded(x.flatten(0, 1), width) for x in (wide.query, wide.key, wide.value)
     )
     out: Tensor = near_far(
         query,
         key,
         value,
         None if bias is None else bias[..., 0],
-        None if key_table is None else _padded(key_table, width),
-        None if value_table is None else _padded(value_table, width),
+        None if key_table is None else padded(key_table, width),
+        None if value_table is None else padded(value_table, width),
         _hidden_keys(wide),
         max_distance,
         wide.is_causal,
@@ -63,7 +63,7 @@ def _tables(inputs: Inputs) -> tuple[int, list[Tensor | None]]:
     return max_distance, [x[None] if x is not None and x.dim() == 2 else x for x in cut]
 
 
-def _padded(x: Tensor, width: int) -> Tensor:
+def padded(x: Tensor, width: int) -> Tensor:
     """The tensor with zeros up to a width: they change no product."""
     missing = width - x.shape[-1]
     return F.pad(x, (0, missing)) if missing else x

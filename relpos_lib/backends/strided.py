@@ -1,0 +1,285 @@
+"""Additive bias of any table, read through a strided view: no matrix, no clipping.
+
+With the queries in reverse order, the bias of query i' and key j is number i' + j of a
+vector of Q + S - 1 numbers. That is a view of the vector with steps (1, 1): a mask of
+size Q x S that takes the memory of one line, and a fused kernel reads it as any other.
+
+A kernel gives no gradient to its mask. If the table is trained, the backward pass is
+done densely, some queries at a time, and sums the gradients of the scores along the
+diagonals.
+
+What the view cannot do is left to the near_far backend: tables of vectors, masks and
+dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from relpos_lib.backends.inputs import Inputs
+from relpos_lib.backends.near_far.attention import attention as by_parts
+from relpos_lib.backends.near_far.attention import padded
+from relpos_lib.backends.near_far.kernels import Attended, kernel_for
+from relpos_lib.offsets import own_distance
+
+NUMBERS = 1 << 20  # how many scores are differentiated at a time
+ROWS = 128  # how many queries are differentiated at a time
+CAUSAL_ROWS = 512  # how many queries share a rectangle of keys if causal
+
+
+def attention(inputs: Inputs) -> Tensor:
+    """Attention with a bias through a strided view, (B, H, Q, Dv)."""
+    if not serves(inputs):
+        return by_parts(inputs)
+    wide = inputs.widened()
+    width = max(wide.query.shape[3], wide.value.shape[3])
+    query, key, value = (padded(x, width) for x in (wide.query, wide.key, wide.value))
+    out: Tensor = strided(
+        query.flip(-2),
+        key,
+        value,
+        _line(wide),
+        wide.query_start,
+        wide.is_causal,
+        wide.scale,
+    )[0]
+    out = out[..., : wide.value.shape[3]].flip(-2)
+    return out.to(inputs.query.dtype)
+
+
+def serves(inputs: Inputs) -> bool:
+    """Whether the view can do it: a bias is all there is."""
+    others = (inputs.key_table, inputs.value_table, inputs.mask)
+    return (
+        inputs.bias_table is not None
+        and all(other is None for other in others)
+        and inputs.dropout_p == 0
+    )
+
+
+def _line(inputs: Inputs) -> Tensor:
+    """The bias of every offset there is, leftmost first, (H, Q + S - 1).
+
+    With ``is_causal``, offsets to the right are -inf.
+    """
+    table = inputs.bias_table
+    assert table is not None
+    queries, keys = inputs.query.shape[2], inputs.key.shape[2]
+    leftmost = -(inputs.query_start + queries - 1)
+    offsets = torch.arange(queries + keys - 1, device=table.device) + leftmost
+    distance = own_distance("bias_table", table.shape[1])
+    line = table.index_select(1, offsets.clamp(-distance, distance) + distance)
+    return line.masked_fill(offsets > 0, -torch.inf) if inputs.is_causal else line
+
+
+@torch.library.custom_op("relpos_lib::strided", mutates_args=())
+def strided(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    line: Tensor,
+    query_start: int,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Attention with a line of biases, and the log-sum-exp of its scores.
+
+    Args:
+        query: (B, H, Q, D), in reverse order.
+        key: (B, H, S, D).
+        value: (B, H, S, D).
+        line: (H, Q + S - 1); query i' and key j read number i' + j.
+        query_start: position of the first query, which stands last.
+        is_causal: whether the line hides keys to the right, so that most can be left
+            out of the work.
+        scale: factor of the content scores.
+
+    Returns:
+        The output, (B, H, Q, D), and log-sum-exp, (B, H, Q), in reverse order too.
+    """
+    kernel = kernel_for(query.device.type)
+    whole = Attended(query.new_zeros(query.shape), query.new_zeros(query.shape[:3]))
+    rows = CAUSAL_ROWS if is_causal else query.shape[2]
+    for some, keys in _blocks(query, key, query_start, is_causal, rows):
+        found = kernel.forward(
+            query[:, :, some],
+            key[:, :, :keys],
+            value[:, :, :keys],
+            _bias(line, some, keys)[None],
+            scale,
+        )
+        whole.out[:, :, some] = found.out
+        whole.logsumexp[:, :, some] = found.logsumexp
+    return whole.out, whole.logsumexp
+
+
+@strided.register_fake
+def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    return query.new_empty(query.shape), query.new_empty(query.shape[:3])
+
+
+@torch.library.custom_op("relpos_lib::strided_backward", mutates_args=())
+def strided_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    line: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    query_start: int,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of query, key and value, by the kernel."""
+    kernel = kernel_for(query.device.type)
+    grad = grad.contiguous()
+    d_query, d_key, d_value = (x.new_zeros(x.shape) for x in (query, key, value))
+    rows = CAUSAL_ROWS if is_causal else query.shape[2]
+    for some, keys in _blocks(query, key, query_start, is_causal, rows):
+        parts = kernel.backward(
+            grad[:, :, some],
+            query[:, :, some],
+            key[:, :, :keys],
+            value[:, :, :keys],
+            Attended(out[:, :, some], logsumexp[:, :, some]),
+            _bias(line, some, keys)[None],
+            scale,
+        )
+        d_query[:, :, some] = parts.query
+        d_key[:, :, :keys] += parts.key
+        d_value[:, :, :keys] += parts.value
+    return d_query, d_key, d_value
+
+
+@strided_backward.register_fake
+def _(grad: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = (x.new_empty(x.shape) for x in others[:3])
+    return query, key, value
+
+
+@torch.library.custom_op("relpos_lib::strided_backward_line", mutates_args=())
+def strided_backward_line(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    line: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    query_start: int,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and of the line of biases, in dense blocks."""
+    d_query, d_key, d_value, d_line = (
+        x.new_zeros(x.shape) for x in (query, key, value, line)
+    )
+    mean = (grad * out).sum(-1)
+    for some, keys in _blocks(query, key, query_start, is_causal, ROWS):
+        at_once = max(1, NUMBERS // (ROWS * keys))
+        for b in range(query.shape[0]):
+            for first in range(0, query.shape[1], at_once):
+                heads = slice(first, first + at_once)
+                parts = _dense_gradients(
+                    query[b, heads, some],
+                    grad[b, heads, some],
+                    mean[b, heads, some],
+                    logsumexp[b, heads, some],
+                    key[b, heads, :keys],
+                    value[b, heads, :keys],
+                    _bias(line[heads], some, keys),
+                    scale,
+                )
+                d_query[b, heads, some] = parts[0]
+                d_key[b, heads, :keys] += parts[1]
+                d_value[b, heads, :keys] += parts[2]
+                of_block = slice(some.start, some.start + parts[3].shape[1])
+                d_line[heads, of_block] += parts[3]
+    return d_query, d_key, d_value, d_line
+
+
+@strided_backward_line.register_fake
+def _(grad: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    query, key, value, line = (x.new_empty(x.shape) for x in others[:4])
+    return query, key, value, line
+
+
+def _dense_gradients(
+    query: Tensor,
+    grad: Tensor,
+    mean: Tensor,
+    logsumexp: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of (n, T, D) queries, of all keys and values, and of n lines."""
+    heads, rows = query.shape[:2]
+    keys = key.shape[1]
+    scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
+    weights = scores.sub_(logsumexp[..., None]).exp_()
+    # T zeros after each row: read with one number less a row, columns are diagonals.
+    pitch = keys + rows
+    padded = query.new_empty(heads, rows, pitch)
+    padded[..., keys:] = 0
+    d_scores = padded[..., :keys]
+    torch.mul((grad @ value.mT).sub_(mean[..., None]), weights, out=d_scores)
+    diagonals = padded.as_strided(
+        (heads, rows, pitch - 1), (rows * pitch, pitch - 1, 1)
+    )
+    return (
+        (d_scores @ key).mul_(scale),
+        (d_scores.mT @ query).mul_(scale),
+        weights.mT @ grad,
+        diagonals.sum(1),
+    )
+
+
+def _bias(line: Tensor, rows: slice, keys: int) -> Tensor:
+    """Biases of some reversed queries and the first keys, a view, (H, T, keys)."""
+    pitch, one = line.stride()
+    size = (len(line), rows.stop - rows.start, keys)
+    return line.as_strided(
+        size, (pitch, one, one), line.storage_offset() + rows.start * one
+    )
+
+
+def _blocks(
+    query: Tensor, key: Tensor, query_start: int, is_causal: bool, rows: int
+) -> Iterator[tuple[slice, int]]:
+    """Some reversed queries at a time, and how many keys they may see."""
+    queries, keys = query.shape[2], key.shape[2]
+    for first in range(0, queries, rows):
+        last = min(first + rows, queries)
+        seen = query_start + queries - first if is_causal else keys
+        if (seen := min(seen, keys)) > 0:
+            yield slice(first, last), seen
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:4], *output)
+    ctx.options = inputs[4:]
+
+
+def _differentiate(ctx: Any, grad: Tensor, unused: Any) -> tuple[Tensor | None, ...]:
+    run = strided_backward_line if ctx.needs_input_grad[3] else strided_backward
+    found = run(grad, *ctx.saved_tensors, *ctx.options)
+    nothing = (None,) * (7 - len(found))
+    return (*found, *nothing)
+
+
+def _refuse(ctx: Any, *unused: Any) -> NoReturn:
+    raise NotImplementedError(
+        'the "strided" backend has no second derivatives; use backend="gather" for them'
+    )
+
+
+strided.register_autograd(_differentiate, setup_context=_save)
+strided_backward.register_autograd(_refuse)
+strided_backward_line.register_autograd(_refuse)
