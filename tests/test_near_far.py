@@ -54,3 +54,19 @@ def test_the_compiler_is_told_the_right_strides(layout, causal):
     torch.library.opcheck(
         operator.near_far, (query, query, query, *tables, hidden, 3, causal, 0, 0.5)
     )
+
+
+# A bias of -1e9 is a common way to hide, and ALiBi's falls without end.
+FAR_ROWS = [-1e4, -1e9, -1e30, torch.finfo(torch.float32).min]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("far", FAR_ROWS)
+@pytest.mark.parametrize("side", ["past", "future"])
+def test_a_far_row_of_any_size_takes_no_precision_from_the_near_ones(side, far, causal):
+    case = cases.inputs(
+        1, 2, 150, 150, 4, 4, bias=3, keys=None, values=2, dtype=torch.float32
+    )
+    case["bias_table"][:, 0 if side == "past" else -1] = far
+    case["is_causal"] = causal
+    cases.assert_same(cases.outcome(fast, case), wide_truth(case), 1e-5)

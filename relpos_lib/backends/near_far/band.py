@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def add_rows(pairs: Tensor, rows: Tensor, near: int) -> None:
-    """Add to every pair the number of its row, less that of the first row; in place.
+    """Add to every pair the number of its row, in place.
 
     Args:
         pairs: (n, T, W), contiguous.
@@ -30,15 +30,16 @@ def add_rows(pairs: Tensor, rows: Tensor, near: int) -> None:
     >>> pairs = torch.zeros(1, 3, 4)
     >>> add_rows(pairs, torch.tensor([5.0, 6.0, 7.0, 9.0]).expand(1, 3, 4), 2)
     >>> pairs
-    tensor([[[1., 2., 4., 4.],
-             [0., 1., 2., 4.],
-             [0., 0., 1., 2.]]])
+    tensor([[[6., 7., 9., 9.],
+             [5., 6., 7., 9.],
+             [5., 5., 6., 7.]]])
     """
-    rows = rows[..., 1:] - rows[..., :1]
-    diagonals(pairs, near).add_(rows[..., :near])
-    if rows.shape[-1] > near:
+    diagonals(pairs, near).add_(rows[..., 1 : near + 1])
+    past = pairs[..., : pairs.shape[-2] - 1]
+    past.addcmul_(lower_triangle(past), rows[..., :1])
+    if rows.shape[-1] > near + 1:
         future = pairs[..., near:]
-        future.addcmul_(upper_triangle(future), rows[..., near:])
+        future.addcmul_(upper_triangle(future), rows[..., -1:])
 
 
 def sum_rows(pairs: Tensor, near: int, num_rows: int) -> Tensor:
@@ -88,11 +89,17 @@ def diagonals(pairs: Tensor, near: int) -> Tensor:
 
 def upper_triangle(pairs: Tensor) -> Tensor:
     """1 on and above the diagonal of the last two axes, 0 below."""
-    return _triangle(*pairs.shape[-2:], pairs.dtype, pairs.device)
+    return _triangles(*pairs.shape[-2:], pairs.dtype, pairs.device)[0]
+
+
+def lower_triangle(pairs: Tensor) -> Tensor:
+    """1 below the diagonal of the last two axes, 0 on and above it."""
+    return _triangles(*pairs.shape[-2:], pairs.dtype, pairs.device)[1]
 
 
 @lru_cache(maxsize=16)
-def _triangle(
+def _triangles(
     rows: int, columns: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    return torch.ones(rows, columns, dtype=dtype, device=device).triu()
+) -> tuple[Tensor, Tensor]:
+    upper = torch.ones(rows, columns, dtype=dtype, device=device).triu()
+    return upper, 1 - upper

@@ -170,9 +170,10 @@ def _attend(
     rows = _score_rows(problem, chunk)
     pairs = _scores(problem, chunk, rows)
     sides = [past] if future is None else [past, future]
-    far = [chunk.queries(side.logsumexp) for side in sides]
-    if future is not None:
-        far[1] = _shifted(far[1], rows)
+    far = [
+        _with_row(chunk.queries(side.logsumexp), rows, row)
+        for side, row in zip(sides, (0, -1), strict=False)
+    ]
     top = torch.stack([pairs.amax(-1), *far]).amax(0)
     top = top.masked_fill(top == -torch.inf, 0)
     weights = pairs.sub_(top[..., None]).exp_()
@@ -188,8 +189,7 @@ def _attend(
         sums = _sums(problem, weights, total, None if future is None else far[1])
         out += sums @ table
     out /= total.masked_fill(total == 0, 1)[..., None]
-    base = 0 if rows is None else rows[..., 0]
-    chunk.queries(whole.logsumexp).copy_(top + total.log() + base)
+    chunk.queries(whole.logsumexp).copy_(top + total.log())
 
 
 def _differentiate(
@@ -208,8 +208,6 @@ def _differentiate(
     logsumexp = chunk.queries(whole.logsumexp)
     seen = logsumexp > -torch.inf
     rows = _score_rows(problem, chunk)
-    if rows is not None:
-        logsumexp = logsumexp - rows[..., 0]
     logsumexp = logsumexp.masked_fill(~seen, torch.inf)
     pairs = _scores(problem, chunk, rows)
     weights = pairs.sub_(logsumexp[..., None]).exp_()
@@ -218,16 +216,15 @@ def _differentiate(
     mean = (grad * chunk.queries(whole.out)).sum(-1)
     if problem.value_table is not None:
         value_rows = grad @ chunk.of_heads(problem.value_table).mT
-        mean = mean - value_rows[..., 0]
     d_pairs = _products(chunk, problem.lengths.near, grad, value, value_rows, 1.0, 0.0)
     d_pairs.sub_(mean[..., None]).mul_(weights)
 
     d_future = future_weight = None
     if future is not None:
-        score = _shifted(chunk.queries(future.logsumexp), rows)
+        score = _with_row(chunk.queries(future.logsumexp), rows, -1)
         future_weight = (score - logsumexp).exp_()
         d_future = (grad * chunk.queries(future.out)).sum(-1)
-        d_future = future_weight * (_shifted(d_future, value_rows) - mean)
+        d_future = future_weight * (_with_row(d_future, value_rows, -1) - mean)
 
     d_inside = _inside(chunk, d_pairs)
     d_query = chunk.queries(gradients.query)
@@ -263,7 +260,7 @@ def _score_rows(problem: Problem, chunk: Chunk) -> Tensor | None:
 
 
 def _scores(problem: Problem, chunk: Chunk, rows: Tensor | None) -> Tensor:
-    """Scores of the pairs less what the first row adds, (n, T, W); hidden are -inf."""
+    """Scores of the pairs, (n, T, W); hidden ones are -inf."""
     near = problem.lengths.near
     pairs = _products(
         chunk,
@@ -294,7 +291,7 @@ def _products(
     scale: float,
     outside: float,
 ) -> Tensor:
-    """``scale * x_t · y_w`` plus its row less the first, (n, T, W).
+    """``scale * x_t · y_w`` plus the number of its row, (n, T, W).
 
     Columns of the band where no key is are filled with ``outside``.
     """
@@ -314,9 +311,9 @@ def _inside(chunk: Chunk, pairs: Tensor) -> Tensor:
     return pairs[..., chunk.tiles.start : chunk.tiles.stop]
 
 
-def _shifted(future: Tensor, rows: Tensor | None) -> Tensor:
-    """Numbers of the future far keys plus their row less the first."""
-    return future if rows is None else future + (rows[..., -1] - rows[..., 0])
+def _with_row(far: Tensor, rows: Tensor | None, row: int) -> Tensor:
+    """Numbers of the far keys of a side plus the number of their row."""
+    return far if rows is None else far + rows[..., row]
 
 
 def _sums(
