@@ -12,6 +12,7 @@ from torch import Tensor
 
 from relpos_lib.backends import gather
 from relpos_lib.backends.inputs import Inputs
+from relpos_lib.backends.near_far.cuda_kernels import rounded_width
 from relpos_lib.backends.near_far.operator import near_far
 from relpos_lib.offsets import clip_table, own_distance
 
@@ -23,8 +24,9 @@ def attention(inputs: Inputs) -> Tensor:
     wide = gather.prepared(inputs)
     max_distance, (bias, key_table, value_table) = _tables(wide)
     width = max(wide.query.shape[3], wide.value.shape[3])
-    query, key, value = (
-        padded(x.flatten(0, 1), width) for x in (wide.query, wide.key, wide.value)
+    width = rounded_width(width, wide.query.device)
+    query, key, value = (  # as given: kernels may take half precision
+        padded(x.flatten(0, 1), width) for x in (inputs.query, inputs.key, inputs.value)
     )
     out: Tensor = near_far(
         query,

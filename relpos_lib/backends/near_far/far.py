@@ -15,7 +15,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relpos_lib.backends.near_far.kernels import Attended, Gradients, kernel_for
+from relpos_lib.backends.near_far.cuda_kernels import cuda_kernel_for
+from relpos_lib.backends.near_far.kernels import (
+    Attended,
+    Gradients,
+    Kernel,
+    kernel_for,
+)
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Rectangles, far_rectangles
 
@@ -27,19 +33,20 @@ def far_attention(problem: Problem, is_past: bool) -> Attended:
         The output, (N, Q, D), 0 for a query without far keys; and log-sum-exp, (N, Q),
         -inf also for a head whose bias hides the side.
     """
-    query = problem.query
-    kernel = kernel_for(query.device.type)
+    wide = problem.query
     merged = Attended(
-        query.new_zeros(query.shape), query.new_full(query.shape[:2], -torch.inf)
+        wide.new_zeros(wide.shape), wide.new_full(wide.shape[:2], -torch.inf)
     )
+    kernel, query, key, value = _kernel(problem)
     for one in _of_side(problem, is_past):
         found = kernel.forward(
             of_queries(query, one),
-            of_keys(problem.key, one),
-            of_keys(problem.value, one),
+            of_keys(key, one),
+            of_keys(value, one),
             _hidden(problem, one),
             problem.scale,
         )
+        found = Attended(found.out.to(wide.dtype), found.logsumexp)
         merge(Attended(*(of_queries(x, one) for x in merged)), found)
     if (hides := problem.hides_far_keys(is_past)) is not None:
         merged.logsumexp.masked_fill_(hides, -torch.inf)
@@ -83,19 +90,20 @@ def add_far_gradients(
     """
     if not (sides := _of_side(problem, is_past)):
         return
-    kernel = kernel_for(problem.query.device.type)
+    kernel, query, key, value = _kernel(problem)
     logsumexp = whole.logsumexp - problem.far_score(is_past)
     unseen = (whole.logsumexp == -torch.inf) | logsumexp.isnan()
+    grad = grad.to(query.dtype)
     whole = Attended(
-        whole.out - problem.far_vector(is_past),
+        (whole.out - problem.far_vector(is_past)).to(query.dtype),
         logsumexp.masked_fill(unseen, torch.inf),
     )
     for one in sides:
         found = kernel.backward(
             of_queries(grad, one),
-            of_queries(problem.query, one),
-            of_keys(problem.key, one),
-            of_keys(problem.value, one),
+            of_queries(query, one),
+            of_keys(key, one),
+            of_keys(value, one),
             Attended(*(of_queries(x, one) for x in whole)),
             _hidden(problem, one),
             problem.scale,
@@ -113,6 +121,18 @@ def of_queries(x: Tensor, one: Rectangles) -> Tensor:
 def of_keys(x: Tensor, one: Rectangles) -> Tensor:
     """The keys of every rectangle, a view: (N, number, keys, …)."""
     return _strided(x, one, one.first_key, one.keys)
+
+
+def _kernel(problem: Problem) -> tuple[Kernel, Tensor, Tensor, Tensor]:
+    """A kernel, and query, key and value in the precision that it takes.
+
+    CUDA kernels take half precision as it is and sum in float32; others would not.
+    """
+    kernel = cuda_kernel_for(problem.given[0], problem.hidden is not None)
+    if kernel is not None:
+        return kernel, *problem.given
+    device_type = problem.query.device.type
+    return kernel_for(device_type), problem.query, problem.key, problem.value
 
 
 def _of_side(problem: Problem, is_past: bool) -> list[Rectangles]:

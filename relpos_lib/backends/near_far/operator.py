@@ -41,7 +41,7 @@ def near_far(
     """Relative attention of N heads, and what its backward pass needs.
 
     Args:
-        query: (N, Q, D).
+        query: (N, Q, D); half precision is widened to float32 here.
         key: (N, S, D).
         value: (N, S, D).
         bias: (1 or H, R), -inf where a row hides its keys; or None. R is 2K+1, or K+1
@@ -56,7 +56,8 @@ def near_far(
 
     Returns:
         The output, (N, Q, D), and log-sum-exp, (N, Q); log-sum-exp of the past far keys
-        alone, (N, Q); output and log-sum-exp of the future ones, empty if causal.
+        alone, (N, Q); output and log-sum-exp of the future ones, empty if causal. All
+        of them in float32 or wider, as the tables.
     """
     problem = _problem(
         (query, key, value, bias, key_table, value_table, hidden),
@@ -69,13 +70,15 @@ def near_far(
     future = None if is_causal else far_attention(problem, False)
     whole = near_attention(problem, past, future)
     if future is None:
-        future = Attended(query.new_empty(0), query.new_empty(0))
+        empty = problem.query.new_empty(0)
+        future = Attended(empty, empty.clone())
     return (*whole, past.logsumexp, *future)
 
 
 @near_far.register_fake
 def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     is_causal = others[7]
+    query = query.to(_wide(query))
     whole = query.new_empty(query.shape), query.new_empty(query.shape[:2])
     past = query.new_empty(query.shape[:2])
     if is_causal:
@@ -113,7 +116,9 @@ def near_far_backward(
         scale,
     )
     whole, grad = Attended(out, logsumexp), grad.contiguous()
-    gradients = Gradients(*(_zeros(x) for x in (query, key, value)))
+    gradients = Gradients(
+        *(_zeros(x) for x in (problem.query, problem.key, problem.value))
+    )
     tables = TableGradients(
         *(None if x is None else _zeros(x) for x in (bias, key_table, value_table))
     )
@@ -121,7 +126,8 @@ def near_far_backward(
     add_far_gradients(problem, gradients, grad, whole, False)
     far_future = None if is_causal else Attended(future_out, future)
     add_near_gradients(problem, gradients, tables, grad, whole, past, far_future)
-    return [x for x in (*gradients, *tables) if x is not None]
+    narrow = [x.to(query.dtype) for x in gradients]
+    return [x for x in (*narrow, *tables) if x is not None]
 
 
 @near_far_backward.register_fake
@@ -143,10 +149,13 @@ def _problem(
         bias = bias.masked_fill(gaps, 0)
     queries, keys = query.shape[1], key.shape[1]
     tile = min(TILE, queries)
+    given = (_rows_together(query), _rows_together(key), _rows_together(value))
+    wide = _wide(query)
     return Problem(
-        _rows_together(query),
-        _rows_together(key),
-        _rows_together(value),
+        given[0].to(wide),
+        given[1].to(wide),
+        given[2].to(wide),
+        given,
         bias,
         gaps,
         key_table,
@@ -160,6 +169,10 @@ def _problem(
 def _rows_together(x: Tensor) -> Tensor:
     """The tensor with each row in one piece, as the kernels need it."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _zeros(x: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ class Problem(NamedTuple):
         query: (N, Q, D).
         key: (N, S, D).
         value: (N, S, D).
+        given: the same three in the dtype they came in, which may be half precision.
         bias: (1 or H, R), finite; or None.
         gaps: where the bias is -inf, (1 or H, R); None if nowhere.
         key_table: (1 or H, R, D) or None.
@@ -33,6 +34,7 @@ class Problem(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
+    given: tuple[Tensor, Tensor, Tensor]
     bias: Tensor | None
     gaps: Tensor | None
     key_table: Tensor | None
