@@ -62,7 +62,7 @@ def sum_rows(pairs: Tensor, near: int, num_rows: int) -> Tensor:
     rows[..., 1 : near + 1] = diagonals(pairs, near)
     if num_rows > near + 1:
         future = pairs[..., near:]
-        torch.sum(future * upper_triangle(future), -1, out=rows[..., -1])
+        rows[..., -1] = torch.linalg.vecdot(future, upper_triangle(future))
     return rows
 
 
