@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from relpos_lib._checks import check_floating, check_number, is_autocasting
-from relpos_lib.backends import checkpoint, gather, loop, strided
+from relpos_lib.backends import checkpoint, flex, gather, loop, strided
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.offsets import first_query, own_distance
@@ -27,6 +27,7 @@ BACKENDS: dict[str, Callable[[Inputs], Tensor]] = {
     "checkpoint": checkpoint.attention,
     "near_far": by_parts,
     "strided": strided.attention,
+    "flex": flex.attention,
 }
 
 
@@ -72,14 +73,18 @@ def relative_attention(
         dropout_p: probability of dropping a weight, in [0, 1]; it always acts.
         scale: factor of content and position scores; ``1 / sqrt(D)`` if not given.
         backend: "auto", "gather", "checkpoint" (gather, computed again in the backward
-            pass instead of kept for it) or "loop" (the definition, slow).
+            pass instead of kept for it), "near_far" (fast, nothing of size Q x S),
+            "strided" (an additive bias alone, without clipping), "flex"
+            (FlexAttention: no value table, no dropout, trains on CUDA only) or "loop"
+            (the definition, slow).
 
     Returns:
         The output, (B, H, Q, Dv), in the dtype of ``query``.
 
     Raises:
         TypeError: if an argument has the wrong type or dtype.
-        ValueError: if an argument has the wrong shape, device or range.
+        ValueError: if an argument has the wrong shape, device or range, or the backend
+            cannot do what is asked.
 
     Source:
         Shaw et al. 2018, equations 3 and 4; Raffel et al. 2020, section 2.1, for the

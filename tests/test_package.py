@@ -24,6 +24,7 @@ LAYERS = [
     ["backends.loop", "backends.gather"],
     [
         "backends.checkpoint",
+        "backends.flex",
         "backends.near_far.quadtree",
         "backends.near_far.kernels",
         "backends.near_far.band",

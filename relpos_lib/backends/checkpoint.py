@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -22,7 +21,7 @@ from relpos_lib.backends.inputs import Inputs
 
 def attention(inputs: Inputs) -> Tensor:
     """Relative attention that keeps nothing but its inputs, (B, H, Q, Dv)."""
-    if not _needs_gradient(inputs):
+    if not inputs.needs_gradient():
         return gather.attention(inputs)
     out: Tensor = checkpoint(
         _attention_of_fields,
@@ -36,10 +35,3 @@ def attention(inputs: Inputs) -> Tensor:
 def _attention_of_fields(*fields: Any) -> Tensor:
     """The gather path of separate arguments: only those are seen to be kept."""
     return gather.attention(Inputs(*fields))
-
-
-def _needs_gradient(inputs: Inputs) -> bool:
-    """Whether a backward pass may come."""
-    return torch.is_grad_enabled() and any(
-        isinstance(field, Tensor) and field.requires_grad for field in inputs
-    )

@@ -37,6 +37,12 @@ class Inputs(NamedTuple):
     dropout_p: float
     scale: float
 
+    def needs_gradient(self) -> bool:
+        """Whether a backward pass may come."""
+        return torch.is_grad_enabled() and any(
+            isinstance(field, Tensor) and field.requires_grad for field in self
+        )
+
     def widened(self) -> Inputs:
         """The same inputs with every float tensor in float32 or wider."""
         wide = torch.promote_types(self.query.dtype, torch.float32)
