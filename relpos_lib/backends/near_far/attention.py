@@ -21,7 +21,7 @@ def attention(inputs: Inputs) -> Tensor:
     """Relative attention in near and far parts, (B, H, Q, Dv)."""
     if not serves(inputs):
         return gather.attention(inputs)
-    wide = gather.prepared(inputs)
+    wide = inputs.widened()
     max_distance, (bias, key_table, value_table) = _tables(wide)
     width = max(wide.query.shape[3], wide.value.shape[3])
     width = rounded_width(width, wide.query.device)

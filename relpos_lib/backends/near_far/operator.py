@@ -20,6 +20,7 @@ from relpos_lib.backends.near_far.near import (
 )
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Lengths
+from relpos_lib.offsets import farthest_offset
 
 TILE = 128  # queries of a tile
 
@@ -119,13 +120,14 @@ def near_far_backward(
     gradients = Gradients(
         *(_zeros(x) for x in (problem.query, problem.key, problem.value))
     )
-    tables = TableGradients(
-        *(None if x is None else _zeros(x) for x in (bias, key_table, value_table))
-    )
+    tables = [None if x is None else _zeros(x) for x in (bias, key_table, value_table)]
+    read = (_rows_read(x, problem.lengths, max_distance) for x in tables)
     add_far_gradients(problem, gradients, grad, whole, True)
     add_far_gradients(problem, gradients, grad, whole, False)
     far_future = None if is_causal else Attended(future_out, future)
-    add_near_gradients(problem, gradients, tables, grad, whole, past, far_future)
+    add_near_gradients(
+        problem, gradients, TableGradients(*read), grad, whole, past, far_future
+    )
     narrow = [x.to(query.dtype) for x in gradients]
     return [x for x in (*narrow, *tables) if x is not None]
 
@@ -142,13 +144,18 @@ def _problem(
     query_start: int,
     scale: float,
 ) -> Problem:
-    query, key, value, bias, key_table, value_table, hidden = tensors
+    query, key, value, *tables, hidden = tensors
+    queries, keys = query.shape[1], key.shape[1]
+    reach = max(1, min(max_distance, farthest_offset(queries, keys, query_start)))
+    tile = min(TILE, queries)
+    lengths = Lengths(queries, keys, query_start, reach, is_causal, tile)
+    bias, key_table, value_table = (
+        _rows_read(x, lengths, max_distance) for x in tables
+    )
     gaps = None
     if bias is not None and (bias == -torch.inf).any():
         gaps = bias == -torch.inf
         bias = bias.masked_fill(gaps, 0)
-    queries, keys = query.shape[1], key.shape[1]
-    tile = min(TILE, queries)
     given = (_rows_together(query), _rows_together(key), _rows_together(value))
     wide = _wide(query)
     return Problem(
@@ -161,8 +168,20 @@ def _problem(
         key_table,
         value_table,
         hidden,
-        Lengths(queries, keys, query_start, max_distance, is_causal, tile),
+        lengths,
         scale,
+    )
+
+
+def _rows_read(
+    table: Tensor | None, lengths: Lengths, max_distance: int
+) -> Tensor | None:
+    """The rows that lengths can read of a table for K, a view."""
+    if table is None:
+        return None
+    first = max_distance - lengths.max_distance
+    return table.narrow(
+        1, first, table.shape[1] - (1 if lengths.is_causal else 2) * first
     )
 
 
