@@ -155,3 +155,9 @@ def test_largest_rectangles_come_first():
     runs = far_rectangles(Lengths(777, 800, 5, 7, False, 16))
     heights = [run.queries for run in runs]
     assert heights == sorted(heights, reverse=True)
+
+
+@given(lengths())
+def test_lengths_know_whether_any_pair_is_far_in_the_past(one):
+    last_query = one.queries - 1
+    assert one.has_past == (offset(one, last_query, 0) <= -one.max_distance)

@@ -325,5 +325,6 @@ def _sums(
     sums = sum_rows(pairs, near, num_rows)
     if future is not None:
         sums[..., -1] += future
-    sums[..., 0] = total - sums[..., 1:].sum(-1)
+    # Not the rounding of what is left, if that row has no pairs.
+    sums[..., 0] = total - sums[..., 1:].sum(-1) if problem.lengths.has_past else 0
     return sums

@@ -41,6 +41,11 @@ class Lengths(NamedTuple):
         """How many offsets are near: those above -K and below K, or up to 0."""
         return self.max_distance if self.is_causal else 2 * self.max_distance - 1
 
+    @property
+    def has_past(self) -> bool:
+        """Whether any key is far to the left of any query."""
+        return self.query_start + self.queries > self.max_distance
+
 
 class Rectangles(NamedTuple):
     """``number`` equal rectangles of pairs; each starts ``step`` further both ways.
