@@ -181,7 +181,19 @@ def kernel_for(device_type: str) -> Kernel:
     """The fastest kernel that a type of device has."""
     if device_type == "cpu" and all(_fused_cpu_operators()):
         return FusedCPU()
-    return Blockwise()
+    return Blockwise(numbers_for(1 << 20, device_type))
+
+
+def numbers_for(numbers: int, device_type: str) -> int:
+    """How many scores to work on at a time, from how many a CPU should.
+
+    They stay in a CPU's cache. Elsewhere the time to start an operation is what is
+    saved; 64 times as many are some hundred megabytes.
+
+    >>> numbers_for(1 << 20, "cpu") == 1 << 20, numbers_for(1 << 20, "cuda") == 1 << 26
+    (True, True)
+    """
+    return numbers if device_type == "cpu" else 64 * numbers
 
 
 def nothing_visible(hidden: Tensor) -> Tensor:

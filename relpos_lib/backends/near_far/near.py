@@ -20,11 +20,11 @@ from relpos_lib.backends.near_far.band import (
     sum_rows,
     upper_triangle,
 )
-from relpos_lib.backends.near_far.kernels import Attended, Gradients
+from relpos_lib.backends.near_far.kernels import Attended, Gradients, numbers_for
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Tiles, near_tiles
 
-NUMBERS = 1 << 19  # how many scores are worked on at a time
+NUMBERS = 1 << 19  # how many scores a CPU works on at a time
 
 
 class Chunk(NamedTuple):
@@ -145,9 +145,10 @@ def add_near_gradients(
 def _chunks(problem: Problem) -> Iterator[Chunk]:
     """All tiles of all heads, some at a time: along the longer of the two axes."""
     heads = problem.query.shape[0]
+    numbers = numbers_for(NUMBERS, problem.query.device.type)
     for tiles in near_tiles(problem.lengths):
         width = tiles.queries + problem.lengths.near - 1
-        at_once = max(1, NUMBERS // (tiles.queries * width))
+        at_once = max(1, numbers // (tiles.queries * width))
         if tiles.number > heads:
             for head in range(heads):
                 for first in range(0, tiles.number, at_once):
