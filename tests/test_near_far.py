@@ -130,7 +130,7 @@ def long_cases(draw: st.DrawFn, dtype: torch.dtype = torch.float64, most: int = 
     return tile, draw(st.sampled_from([1, 2000, 1 << 19])), case
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(drawn=long_cases())
 def test_outputs_and_gradients_at_any_length(drawn):
     tile, numbers_at_a_time, case = drawn
@@ -138,7 +138,7 @@ def test_outputs_and_gradients_at_any_length(drawn):
         assert_exact(case)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(drawn=long_cases(torch.float32))
 def test_float32_stays_within_a_hundred_thousandth_at_any_length(drawn):
     tile, numbers_at_a_time, case = drawn
@@ -593,7 +593,7 @@ def test_rows_that_no_pair_reads_get_no_gradient(queries, start, causal):
 # --- the parts put together in other ways --------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(drawn=long_cases(most=200), few=st.sampled_from([1, 100, 1 << 20]))
 def test_the_kernel_for_any_device_gives_the_same(drawn, few):
     tile, numbers_at_a_time, case = drawn
