@@ -4,7 +4,7 @@ A relative scheme is a table over offsets (key position - query position), and
 :func:`relative_attention` turns tables into attention.
 """
 
-from relpos_lib.attention import relative_attention
+from relpos_lib.attention import choose_backend, relative_attention
 from relpos_lib.bias import (
     AdditiveBias,
     ALiBi,
@@ -43,6 +43,7 @@ __all__ = [
     "SinusoidalEncoding",
     "T5BucketBias",
     "alibi_slopes",
+    "choose_backend",
     "clip_table",
     "relative_attention",
     "relative_offsets",

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from relpos_lib._checks import check_floating, check_number, is_autocasting
 from relpos_lib.backends import checkpoint, flex, gather, loop, strided
+from relpos_lib.backends.choice import Choice, choose
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.offsets import first_query, own_distance
@@ -111,6 +112,62 @@ def relative_attention(
     return attend(inputs, backend)
 
 
+def choose_backend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    bias_table: Tensor | None = None,
+    key_table: Tensor | None = None,
+    value_table: Tensor | None = None,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    query_start: int | None = None,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> Choice:
+    """Which backend :func:`relative_attention` would take by itself, and why.
+
+    Args:
+        query: (B, H, Q, D); this and all others as for :func:`relative_attention`.
+        key: (B, H, S, D).
+        value: (B, H, S, Dv).
+        bias_table: (H, 2K+1) or None.
+        key_table: (2K+1, D), (H, 2K+1, D) or None.
+        value_table: (2K+1, Dv), (H, 2K+1, Dv) or None.
+        mask: (Q, S), 4-D broadcastable to (B, H, Q, S), or None.
+        is_causal: whether a query sees only keys at or before its own position.
+        query_start: position of the first query; ``S - Q`` if not given.
+        dropout_p: probability of dropping a weight, in [0, 1].
+        scale: factor of content and position scores; ``1 / sqrt(D)`` if not given.
+
+    Returns:
+        A named pair of ``backend`` and ``reason``.
+
+    Raises:
+        TypeError: if an argument has the wrong type or dtype.
+        ValueError: if an argument has the wrong shape, device or range.
+
+    >>> q = k = v = torch.zeros(1, 1, 1000, 1)
+    >>> choose_backend(q, k, v, key_table=torch.zeros(9, 1))
+    Choice(backend='near_far', reason='most keys are farther than K = 4')
+    """
+    inputs = checked_inputs(
+        query,
+        key,
+        value,
+        bias_table=bias_table,
+        key_table=key_table,
+        value_table=value_table,
+        mask=mask,
+        is_causal=is_causal,
+        query_start=query_start,
+        dropout_p=dropout_p,
+        scale=scale,
+    )
+    return choose(inputs)
+
+
 def checked_inputs(
     query: Tensor,
     key: Tensor,
@@ -171,7 +228,7 @@ def checked_visibility(
 def attend(inputs: Inputs, backend: str = "auto") -> Tensor:
     """Relative attention of checked inputs, (B, H, Q, Dv)."""
     check_backend(backend)
-    run = gather.attention if backend == "auto" else BACKENDS[backend]
+    run = BACKENDS[choose(inputs).backend if backend == "auto" else backend]
     with full_precision(inputs.query.device):
         return run(inputs)
 

@@ -34,6 +34,7 @@ LAYERS = [
     ["backends.near_far.operator"],
     ["backends.near_far.attention"],
     ["backends.strided"],
+    ["backends.choice"],
     ["attention"],
     ["shaw", "block"],
 ]

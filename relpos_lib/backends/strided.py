@@ -8,8 +8,8 @@ A kernel gives no gradient to its mask. If the table is trained, the backward pa
 done densely, some queries at a time, and sums the gradients of the scores along the
 diagonals.
 
-What the view cannot do is left to the near_far backend: tables of vectors, masks and
-dropout.
+A mask of keys is added to some queries at a time. What the view cannot do is left to
+the near_far backend: tables of vectors, other masks and dropout.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from torch import Tensor
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.backends.near_far.attention import padded
+from relpos_lib.backends.near_far.attention import serves as serves_rest
 from relpos_lib.backends.near_far.kernels import Attended, kernel_for
 from relpos_lib.offsets import own_distance
 
 NUMBERS = 1 << 20  # how many scores are differentiated at a time
-ROWS = 128  # how many queries are differentiated at a time
+ROWS = 128  # how many queries are differentiated, or masked, at a time
 CAUSAL_ROWS = 512  # how many queries share a rectangle of keys if causal
+
+Block = tuple[slice, slice, slice]  # of the batch, the heads and the queries
 
 
 def attention(inputs: Inputs) -> Tensor:
@@ -43,6 +46,7 @@ def attention(inputs: Inputs) -> Tensor:
         key,
         value,
         _line(wide),
+        _hidden_keys(wide),
         wide.query_start,
         wide.is_causal,
         wide.scale,
@@ -52,12 +56,12 @@ def attention(inputs: Inputs) -> Tensor:
 
 
 def serves(inputs: Inputs) -> bool:
-    """Whether the view can do it: a bias is all there is."""
-    others = (inputs.key_table, inputs.value_table, inputs.mask)
+    """Whether the view can do it: a bias and at most a mask of keys."""
     return (
         inputs.bias_table is not None
-        and all(other is None for other in others)
-        and inputs.dropout_p == 0
+        and inputs.key_table is None
+        and inputs.value_table is None
+        and serves_rest(inputs)
     )
 
 
@@ -76,12 +80,23 @@ def _line(inputs: Inputs) -> Tensor:
     return line.masked_fill(offsets > 0, -torch.inf) if inputs.is_causal else line
 
 
+def _hidden_keys(inputs: Inputs) -> Tensor | None:
+    """0 for a visible and -inf for a hidden key, (B, H, 1, S), perhaps expanded."""
+    if inputs.mask is None:
+        return None
+    hidden = inputs.query.new_zeros(inputs.mask.shape)
+    hidden = hidden.masked_fill(~inputs.mask, -torch.inf)
+    batch, heads, keys, _ = inputs.key.shape
+    return hidden.expand(batch, heads, 1, keys)
+
+
 @torch.library.custom_op("relpos_lib::strided", mutates_args=())
 def strided(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     line: Tensor,
+    hidden: Tensor | None,
     query_start: int,
     is_causal: bool,
     scale: float,
@@ -93,6 +108,7 @@ def strided(
         key: (B, H, S, D).
         value: (B, H, S, D).
         line: (H, Q + S - 1); query i' and key j read number i' + j.
+        hidden: 0 for a visible and -inf for a hidden key, (B, H, 1, S); or None.
         query_start: position of the first query, which stands last.
         is_causal: whether the line hides keys to the right, so that most can be left
             out of the work.
@@ -103,17 +119,18 @@ def strided(
     """
     kernel = kernel_for(query.device.type)
     whole = Attended(query.new_zeros(query.shape), query.new_zeros(query.shape[:3]))
-    rows = CAUSAL_ROWS if is_causal else query.shape[2]
-    for some, keys in _blocks(query, key, query_start, is_causal, rows):
+    for at, keys in _blocks(query, key, hidden, query_start, is_causal):
         found = kernel.forward(
-            query[:, :, some],
-            key[:, :, :keys],
-            value[:, :, :keys],
-            _bias(line, some, keys)[None],
+            query[at],
+            key[at[0], :, :keys],
+            value[at[0], :, :keys],
+            _biases(line, hidden, at, keys),
             scale,
         )
-        whole.out[:, :, some] = found.out
-        whole.logsumexp[:, :, some] = found.logsumexp
+        whole.out[at] = found.out
+        # Where nothing is visible, +inf makes all weights of the backward pass 0.
+        nothing = found.logsumexp == -torch.inf
+        whole.logsumexp[at] = found.logsumexp.masked_fill(nothing, torch.inf)
     return whole.out, whole.logsumexp
 
 
@@ -129,6 +146,7 @@ def strided_backward(
     key: Tensor,
     value: Tensor,
     line: Tensor,
+    hidden: Tensor | None,
     out: Tensor,
     logsumexp: Tensor,
     query_start: int,
@@ -139,20 +157,19 @@ def strided_backward(
     kernel = kernel_for(query.device.type)
     grad = grad.contiguous()
     d_query, d_key, d_value = (x.new_zeros(x.shape) for x in (query, key, value))
-    rows = CAUSAL_ROWS if is_causal else query.shape[2]
-    for some, keys in _blocks(query, key, query_start, is_causal, rows):
+    for at, keys in _blocks(query, key, hidden, query_start, is_causal):
         parts = kernel.backward(
-            grad[:, :, some],
-            query[:, :, some],
-            key[:, :, :keys],
-            value[:, :, :keys],
-            Attended(out[:, :, some], logsumexp[:, :, some]),
-            _bias(line, some, keys)[None],
+            grad[at],
+            query[at],
+            key[at[0], :, :keys],
+            value[at[0], :, :keys],
+            Attended(out[at], logsumexp[at]),
+            _biases(line, hidden, at, keys),
             scale,
         )
-        d_query[:, :, some] = parts.query
-        d_key[:, :, :keys] += parts.key
-        d_value[:, :, :keys] += parts.value
+        d_query[at] = parts.query
+        d_key[at[0], :, :keys] += parts.key
+        d_value[at[0], :, :keys] += parts.value
     return d_query, d_key, d_value
 
 
@@ -169,6 +186,7 @@ def strided_backward_line(
     key: Tensor,
     value: Tensor,
     line: Tensor,
+    hidden: Tensor | None,
     out: Tensor,
     logsumexp: Tensor,
     query_start: int,
@@ -180,25 +198,28 @@ def strided_backward_line(
         x.new_zeros(x.shape) for x in (query, key, value, line)
     )
     mean = (grad * out).sum(-1)
-    for some, keys in _blocks(query, key, query_start, is_causal, ROWS):
+    for rows, keys in _rows(query, key, query_start, is_causal, ROWS):
         at_once = max(1, NUMBERS // (ROWS * keys))
         for b in range(query.shape[0]):
             for first in range(0, query.shape[1], at_once):
                 heads = slice(first, first + at_once)
+                bias = _view(line[heads], rows, keys)
+                if hidden is not None:
+                    bias = bias + hidden[b, heads, :, :keys]
                 parts = _dense_gradients(
-                    query[b, heads, some],
-                    grad[b, heads, some],
-                    mean[b, heads, some],
-                    logsumexp[b, heads, some],
+                    query[b, heads, rows],
+                    grad[b, heads, rows],
+                    mean[b, heads, rows],
+                    logsumexp[b, heads, rows],
                     key[b, heads, :keys],
                     value[b, heads, :keys],
-                    _bias(line[heads], some, keys),
+                    bias,
                     scale,
                 )
-                d_query[b, heads, some] = parts[0]
+                d_query[b, heads, rows] = parts[0]
                 d_key[b, heads, :keys] += parts[1]
                 d_value[b, heads, :keys] += parts[2]
-                of_block = slice(some.start, some.start + parts[3].shape[1])
+                of_block = slice(rows.start, rows.start + parts[3].shape[1])
                 d_line[heads, of_block] += parts[3]
     return d_query, d_key, d_value, d_line
 
@@ -241,16 +262,39 @@ def _dense_gradients(
     )
 
 
-def _bias(line: Tensor, rows: slice, keys: int) -> Tensor:
+def _view(line: Tensor, rows: slice, keys: int) -> Tensor:
     """Biases of some reversed queries and the first keys, a view, (H, T, keys)."""
     pitch, one = line.stride()
     size = (len(line), rows.stop - rows.start, keys)
-    return line.as_strided(
-        size, (pitch, one, one), line.storage_offset() + rows.start * one
-    )
+    first = line.storage_offset() + rows.start * one
+    return line.as_strided(size, (pitch, one, one), first)
+
+
+def _biases(line: Tensor, hidden: Tensor | None, at: Block, keys: int) -> Tensor:
+    """What is added to the scores of a block, (1, H, T, keys)."""
+    bias = _view(line, at[2], keys)[None]
+    return bias if hidden is None else bias + hidden[at[0], :, :, :keys]
 
 
 def _blocks(
+    query: Tensor,
+    key: Tensor,
+    hidden: Tensor | None,
+    query_start: int,
+    is_causal: bool,
+) -> Iterator[tuple[Block, int]]:
+    """Which queries go to the kernel at a time, and how many keys they may see."""
+    if hidden is not None:  # the sum of bias and mask is no view
+        rows, batches = ROWS, [slice(b, b + 1) for b in range(query.shape[0])]
+    else:
+        rows = CAUSAL_ROWS if is_causal else query.shape[2]
+        batches = [slice(None)]
+    for batch in batches:
+        for some, keys in _rows(query, key, query_start, is_causal, rows):
+            yield (batch, slice(None), some), keys
+
+
+def _rows(
     query: Tensor, key: Tensor, query_start: int, is_causal: bool, rows: int
 ) -> Iterator[tuple[slice, int]]:
     """Some reversed queries at a time, and how many keys they may see."""
@@ -263,14 +307,14 @@ def _blocks(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs[:4], *output)
-    ctx.options = inputs[4:]
+    ctx.save_for_backward(*inputs[:5], *output)
+    ctx.options = inputs[5:]
 
 
 def _differentiate(ctx: Any, grad: Tensor, unused: Any) -> tuple[Tensor | None, ...]:
     run = strided_backward_line if ctx.needs_input_grad[3] else strided_backward
     found = run(grad, *ctx.saved_tensors, *ctx.options)
-    nothing = (None,) * (7 - len(found))
+    nothing = (None,) * (8 - len(found))
     return (*found, *nothing)
 
 
