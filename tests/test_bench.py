@@ -12,6 +12,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from relpos_lib.attention import BACKENDS, relative_attention
 from relpos_lib.bench import (
+    claims,
     cli,
     equality,
     measure,
@@ -26,6 +27,7 @@ from relpos_lib.bench import (
 )
 from relpos_lib.bench.cases import CLIPPED, WORKLOADS, Case, Setting, problem_of
 from relpos_lib.bench.contenders import Contender, Pass, contenders
+from relpos_lib.bench.measure import Rules
 from relpos_lib.bench.predict import History, Limits, Prediction
 from relpos_lib.plots import cost_by_length
 
@@ -259,6 +261,7 @@ def test_a_cell_has_its_ratios_and_what_they_come_from():
         "ratios": [1.0, 1.0, 1.0],
         "seconds": 1.0,
         "peak_bytes": 0,
+        "megabytes": 0.0,
     }
     assert record["workload"] == "shaw"
     assert record["length"] == 11
@@ -692,6 +695,81 @@ def test_out_may_be_a_folder(tmp_path):
     parsed = options.parsed(["--out", str(tmp_path)])
     assert cli._path(parsed) == tmp_path / "bench-cpu.json"
     assert cli._path(options.parsed([])).parent.name == "results"
+
+
+# Whole layers
+
+
+def test_a_stack_measures_everyone_within_layers_and_compares_them():
+    stack = claims.Stack("shaw", 23, 2)
+    setting = Setting(heads=2, width=4)
+    record = claims.measure_stack(stack, setting, contenders(), Rules(rounds=2))
+    assert set(record["cells"]) == {*claims.INSIDE["shaw"]} - {"plain"}
+    assert not record["failed"]
+    assert not record["not_served"]
+    assert (record["depth"], record["batch"]) == (2, 1024 // 23)
+    found = record["compared"]["gather-to-usual-shaw"]
+    cells = record["cells"]
+    assert found["memory"] == pytest.approx(
+        cells["gather"]["peak_bytes"] / cells["usual-shaw"]["peak_bytes"], rel=1e-3
+    )
+    both = zip(cells["gather"]["ratios"], cells["usual-shaw"]["ratios"], strict=True)
+    middle = timing.spread([a / b for a, b in both]).median
+    assert found["time"] == pytest.approx(middle, rel=1e-2)
+
+
+def test_layers_compute_the_same_with_every_contender_that_knows_the_tables():
+    everyone = contenders()
+    problem = problem_of(case_of_workload("shaw", backward=True), SMALL)
+    found = {
+        name: measure.once(
+            claims.in_layers(everyone[name], 2).prepare(problem), problem, True
+        )
+        for name in claims.INSIDE["shaw"]
+    }
+    plain, wanted = found.pop("plain"), found.pop("gather")
+    assert not torch.allclose(plain[0], wanted[0], atol=1e-3)
+    assert len(wanted) == len(plain) + len(problem.tables)  # with their gradients
+    for out in found.values():
+        torch.testing.assert_close(out, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_the_tables_of_an_index_are_a_part_of_a_pass():
+    setting = Setting(heads=2, width=4)
+    found = claims.measure_index(53, setting, contenders(), Rules(rounds=2))
+    assert found["share"] > 0
+    assert found["megabytes"] == pytest.approx(8 * 53 * 53 / 1e6, rel=1e-3)
+
+
+def test_the_command_measures_claims_once(tmp_path, monkeypatch, capsys):
+    stacks = (claims.Stack("shaw", 7), claims.Stack("unclipped", 7))
+    monkeypatch.setattr(claims, "STACKS", stacks)
+    monkeypatch.setattr(claims, "INDEX_LENGTHS", (5,))
+    path = tmp_path / "out.json"
+    arguments = ["--parts", "claims", "--workloads", "shaw"]
+    arguments += ["--contenders", "gather", "usual-shaw"]
+    assert bench(path, *arguments) == 0
+    printed = capsys.readouterr().out
+    assert "1 layer, B=146, shaw L=7" in printed
+    assert "index tables at L=5" in printed
+    kept = json.loads(path.read_text())["claims"]
+    assert set(kept["layers"]) == {"shaw-7-x1"}
+    assert set(kept["layers"]["shaw-7-x1"]["cells"]) == {"gather", "usual-shaw"}
+    assert set(kept["index"]) == {"5"}
+    assert bench(path, *arguments, "--resume") == 0
+    assert json.loads(path.read_text())["claims"] == kept
+    assert bench(path, "--parts", "claims", "--contenders", "usual-shaw") == 0
+    assert json.loads(path.read_text())["claims"].get("index") is None
+
+
+def test_a_failure_within_layers_ends_with_an_error(tmp_path, monkeypatch):
+    def fail(inputs):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(claims, "STACKS", (claims.Stack("shaw", 7),))
+    monkeypatch.setitem(BACKENDS, "near_far", fail)
+    names = ["--contenders", "near_far"]
+    assert bench(tmp_path / "out.json", "--parts", "claims", *names) == 1
 
 
 # The picture

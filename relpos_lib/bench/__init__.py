@@ -8,5 +8,6 @@ that our backends compute what the definition says, on a CPU or on a GPU.
 
 ``cases`` says what is measured, ``contenders`` and ``peers`` who takes part, ``timing``
 and ``memory`` how, ``predict`` what is not even tried, ``equality`` what is correct,
-``plan`` in which order and what is promised, ``store`` and ``report`` where it goes.
+``plan`` in which order and what is promised, ``claims`` what whole layers of a model
+need, ``store`` and ``report`` where it goes.
 """

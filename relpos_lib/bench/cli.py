@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from relpos_lib.bench import equality, plan, report, store
+from relpos_lib.bench import claims, equality, plan, report, store
 from relpos_lib.bench.cases import WORKLOADS, Case, Setting, case_of
 from relpos_lib.bench.contenders import PLAIN, Contender, contenders
 from relpos_lib.bench.measure import Rules, measure, remember
@@ -97,13 +97,20 @@ class Run:
         checks, cases = self.planned_checks(), self.planned_cases()
         checks = [c for c in checks if c.key not in self.results["checks"]]
         cases = [c for c in cases if c.key not in self.results["cases"]]
-        with Progress(len(checks) + len(cases)) as progress:
+        stacks, lengths = self.planned_stacks(), self.planned_indices()
+        steps = len(checks) + len(cases) + len(stacks) + len(lengths)
+        with Progress(steps) as progress:
             for case in checks:
                 if self.in_time(case):
                     progress.step(self.check(case, progress))
             for case in cases:
                 if self.in_time(case):
                     progress.step(self.measure(case, progress))
+            for stack in stacks:
+                if self.in_time(stack):
+                    progress.step(self.measure_stack(stack, progress))
+            for length in lengths:
+                progress.step(self.measure_index(length))
 
     def planned_cases(self) -> list[Case]:
         """The cases of all parts that were asked for."""
@@ -165,7 +172,47 @@ class Run:
         store.save(self.path, self.results)
         return report.table(record)
 
-    def in_time(self, case: Case) -> bool:
+    def planned_stacks(self) -> list[claims.Stack]:
+        """The layers that are measured and not known yet."""
+        if "claims" not in self.options.parts:
+            return []
+        names, known = self.options.workloads, self._claims("layers")
+        return [
+            stack
+            for stack in claims.STACKS
+            if stack.key not in known and (names is None or stack.workload in names)
+        ]
+
+    def planned_indices(self) -> list[int]:
+        """The lengths whose index tables are measured and not known yet."""
+        if "claims" not in self.options.parts or "gather" not in self.chosen:
+            return []
+        known = self._claims("index")
+        return [n for n in claims.INDEX_LENGTHS if str(n) not in known]
+
+    def measure_stack(self, stack: claims.Stack, progress: Progress) -> str:
+        """Measure a training step of some layers, and keep what it needs."""
+        record = claims.measure_stack(
+            stack,
+            self.setting,
+            self.chosen,
+            Rules(self.options.rounds, self.limits),
+            progress.tell,
+        )
+        self._claims("layers")[stack.key] = record
+        store.save(self.path, self.results)
+        layers = f"{stack.depth} layer{'s' * (stack.depth > 1)}, B={stack.batch}, "
+        return layers + report.table(record)
+
+    def measure_index(self, length: int) -> str:
+        """Measure what making an index table costs."""
+        rules = Rules(self.options.rounds, self.limits)
+        found = claims.measure_index(length, self.setting, self.chosen, rules)
+        self._claims("index")[str(length)] = found
+        store.save(self.path, self.results)
+        return f"index tables at L={length}: {found['share']:.1%} of a forward pass"
+
+    def in_time(self, case: Case | claims.Stack) -> bool:
         """Whether a case may begin; if not, it is named as left out."""
         minutes = self.options.minutes
         if minutes is None or time.monotonic() - self.started < 60 * minutes:
@@ -178,14 +225,22 @@ class Run:
         """Whether a backend of ours raised, or did not equal the reference."""
         ours = {name for name, contender in self.chosen.items() if contender.ours}
         checks = self.results["checks"].values()
+        layers = self._claims("layers").values()
         return any(
-            ours & set(record["failed"]) for record in self.results["cases"].values()
+            ours & set(record["failed"])
+            for record in [*self.results["cases"].values(), *layers]
         ) or any(
             "failed" in record or not record.get("holds", True)
             for found in checks
             for name, record in found.items()
             if name in ours
         )
+
+    def _claims(self, what: str) -> dict[str, Any]:
+        """What is known of the claims, to be added to."""
+        known: dict[str, Any] = self.results.setdefault("claims", {})
+        of_kind: dict[str, Any] = known.setdefault(what, {})
+        return of_kind
 
     def _wanted(self, cases: Iterable[Case]) -> list[Case]:
         names = self.options.workloads

@@ -195,6 +195,7 @@ def _write_down(
         "high": rounded(times.high),
         "rounds": len(found[PLAIN]),
         "peak_bytes": peaks[PLAIN],
+        "megabytes": rounded(peaks[PLAIN] / 1e6),
     }
     for name, by_round in ratios(found, PLAIN).items():
         about = spread(by_round)
@@ -207,6 +208,7 @@ def _write_down(
             "ratios": [rounded(ratio) for ratio in by_round],
             "seconds": rounded(spread(found[name]).median),
             "peak_bytes": peaks[name],
+            "megabytes": rounded(peaks[name] / 1e6),
         }
 
 

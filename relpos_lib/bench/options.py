@@ -11,7 +11,7 @@ import torch
 
 from relpos_lib.bench.cases import DTYPES, WORKLOADS
 
-PARTS = ("check", "acceptance", "growth", "distances", "workloads")
+PARTS = ("check", "acceptance", "growth", "distances", "workloads", "claims")
 EXAMPLES = """\
 parts:
   check       our backends against float64: output and every gradient, float32 and
@@ -21,6 +21,7 @@ parts:
   growth      K = 16 at many lengths (--lengths)
   distances   many K (--distances) at one length
   workloads   every workload, causal and not, at one length
+  claims      training steps of whole layers, and what an index table costs
 
 examples:
   python -m relpos_lib.bench                        everything, over an hour
