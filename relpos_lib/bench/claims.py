@@ -220,7 +220,7 @@ def measure_index(
         runs,
         "gather",
         rules.rounds,
-        budget=rules.limits.seconds,
+        budget=rules.patience,
         clock=rules.clock,
         wait=waiter(setting.device),
     )

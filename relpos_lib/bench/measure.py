@@ -23,13 +23,14 @@ class Rules(NamedTuple):
 
     Attributes:
         rounds: rounds after the one that warms up.
-        limits: what a cell may be predicted to need; a contender also leaves the
-            rounds once it has taken that many seconds in all.
+        limits: what a cell may be predicted to need.
+        patience: seconds in all after which a contender leaves the rounds.
         clock: gives the time in seconds.
     """
 
     rounds: int = 7
     limits: Limits = Limits()
+    patience: float = 15.0
     clock: Clock = time.perf_counter
 
 
@@ -84,7 +85,7 @@ def measure(
         runs,
         PLAIN,
         rules.rounds,
-        budget=rules.limits.seconds,
+        budget=rules.patience,
         patient=(AUTO,) if patient else (),
         clock=rules.clock,
         wait=waiter(setting.device),

@@ -24,7 +24,7 @@ parts:
   claims      training steps of whole layers, and what an index table costs
 
 examples:
-  python -m relpos_lib.bench                        everything, over an hour
+  python -m relpos_lib.bench                        everything, most of an hour
   python -m relpos_lib.bench --resume               goes on where it was stopped
   python -m relpos_lib.bench --parts growth --workloads shaw --lengths 256 512 1024
   python -m relpos_lib.bench --device cuda          check and growth on a GPU, 5 minutes
@@ -157,9 +157,9 @@ def _parser() -> argparse.ArgumentParser:
     what(
         "--workloads-length",
         type=at_least_one,
-        default=2048,
+        default=1024,
         metavar="L",
-        help="length of workloads (2048)",
+        help="length of workloads (1024)",
     )
     what(
         "--check-lengths",
