@@ -188,8 +188,8 @@ def _expect_merged(
         f"{case}, the log-sum-exp without any key must be -inf, "
         f"got {_first(lse, empty):.6g}",
     )
-    both = (x.masked_fill(empty, 0) for x in (lse, wanted[1]))
-    expect_equal(f"{case}, the log-sum-exp of query i", *both, 1e-5)
+    seen, right = lse.masked_fill(empty, 0), wanted[1].masked_fill(empty, 0)
+    expect_equal(f"{case}, the log-sum-exp of query i", seen, right, 1e-5)
     # Scores around 1000 leave float32 four digits after the point.
     tolerance = 1e-5 if not bool((wanted[1] > 100).any()) else 1e-3
     expect_equal(f"{case}, the average (i, d)", out, wanted[0], tolerance)

@@ -2,7 +2,7 @@
 
 from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
 from relpos_lib.plots.common import curves, matrices
-from relpos_lib.plots.fast import cost_by_length
+from relpos_lib.plots.fast import cost_by_length, quadtree_picture
 from relpos_lib.plots.gated_bias import by_factor, by_offset, by_setting, by_side
 from relpos_lib.plots.shaw import (
     accuracy_by_length,
@@ -20,6 +20,7 @@ __all__ = [
     "cost_by_length",
     "curves",
     "matrices",
+    "quadtree_picture",
     "returned_offsets",
     "score_parts",
     "scores_by_symbol",

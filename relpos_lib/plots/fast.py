@@ -1,17 +1,28 @@
-"""Pictures of what relative attention costs, from the benchmark's files of results."""
+"""Pictures of fast attention: how pairs are divided, and what it costs.
+
+The costs come from the benchmark's files of results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
 
+from relpos_lib.backends.near_far.quadtree import (
+    Lengths,
+    far_rectangles,
+    near_tiles,
+)
+from relpos_lib.palette import EMPTY, PAPER, colour_map
 from relpos_lib.plots.common import COLOURS, MARKERS, STYLE, STYLES, new_figure
 
 PLAIN = "plain"
+NEAR = "#e69f00"  # colour of near tiles
 # A name keeps its colour in all pictures; what is not named here follows.
 NAMES = (
     "auto",
@@ -27,6 +38,95 @@ NAMES = (
     "transformers-relative-key",
     "x-transformers-t5",
 )
+
+
+class Region(NamedTuple):
+    """A rectangle of pairs.
+
+    Attributes:
+        is_far: whether it is attention without a table, or else a near tile.
+        first_query: its first query.
+        queries: number of queries.
+        first_key: its first key.
+        keys: number of keys.
+    """
+
+    is_far: bool
+    first_query: int
+    queries: int
+    first_key: int
+    keys: int
+
+
+def quadtree_regions(lengths: Lengths) -> Iterator[Region]:
+    """Every rectangle and every tile of a division, one by one."""
+    for one in far_rectangles(lengths):
+        for step in range(0, one.number * one.step or 1, one.step or 1):
+            yield Region(
+                True,
+                one.first_query + step,
+                one.queries,
+                one.first_key + step,
+                one.keys,
+            )
+    for tiles in near_tiles(lengths):
+        for n in range(tiles.number):
+            step = n * tiles.queries
+            yield Region(
+                False,
+                tiles.first_query + step,
+                tiles.queries,
+                tiles.first_key + tiles.start + step,
+                tiles.stop - tiles.start,
+            )
+
+
+def quadtree_picture(*divisions: Lengths) -> Figure:
+    """Far rectangles and near tiles of all pairs, a panel a division.
+
+    Args:
+        divisions: what to divide; the first names the sizes of all.
+
+    Returns:
+        The figure. Far rectangles of the same number of queries have one colour.
+    """
+    regions = [list(quadtree_regions(lengths)) for lengths in divisions]
+    sizes = sorted(
+        {one.queries for found in regions for one in found if one.is_far}, reverse=True
+    )
+    colours = colour_map(signed=False)
+    shades = {n: colours(0.15 + 0.75 * i / len(sizes)) for i, n in enumerate(sizes)}
+    with mpl.rc_context(STYLE):
+        fig, axes = new_figure(len(divisions), width=4.1 * len(divisions), height=4.2)
+        for ax, lengths, found in zip(axes, divisions, regions, strict=True):
+            for one in found:
+                colour = shades[one.queries] if one.is_far else NEAR
+                ax.add_patch(
+                    Rectangle(
+                        (one.first_key, one.first_query),
+                        one.keys,
+                        one.queries,
+                        facecolor=colour,
+                        edgecolor=PAPER,
+                        linewidth=1,
+                    )
+                )
+            ax.set(
+                title="causal" if lengths.is_causal else "no mask",
+                xlabel="key position j",
+                xlim=(0, lengths.keys),
+                ylim=(lengths.queries, 0),
+                aspect="equal",
+                facecolor=EMPTY,
+            )
+        axes[0].set_ylabel("query position i")
+        names: dict[str, Any] = {f"far, {n} queries": shades[n] for n in sizes}
+        names |= {"near tile": NEAR}
+        if any(lengths.is_causal for lengths in divisions):
+            names |= {"hidden": EMPTY}
+        handles = [Patch(color=colour, label=name) for name, colour in names.items()]
+        fig.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return fig
 
 
 def cost_by_length(
