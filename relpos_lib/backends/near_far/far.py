@@ -62,7 +62,7 @@ def merge(into: Attended, other: Attended) -> None:
     (tensor([[6.]]), tensor([3.]))
     """
     share = torch.sigmoid(other.logsumexp - into.logsumexp)
-    share = share.masked_fill(other.logsumexp == -torch.inf, 0)
+    share.masked_fill_(other.logsumexp == -torch.inf, 0)
     into.out.lerp_(other.out, share[..., None])
     torch.logaddexp(into.logsumexp, other.logsumexp, out=into.logsumexp)
 
@@ -131,8 +131,8 @@ def _kernel(problem: Problem) -> tuple[Kernel, Tensor, Tensor, Tensor]:
     kernel = cuda_kernel_for(problem.given[0], problem.hidden is not None)
     if kernel is not None:
         return kernel, *problem.given
-    device_type = problem.query.device.type
-    return kernel_for(device_type), problem.query, problem.key, problem.value
+    query = problem.given[0].to(problem.key.dtype)
+    return kernel_for(query.device.type), query, problem.key, problem.value
 
 
 def _of_side(problem: Problem, is_past: bool) -> list[Rectangles]:

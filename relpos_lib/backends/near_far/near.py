@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from relpos_lib.backends.near_far.band import (
@@ -131,7 +132,7 @@ def add_near_gradients(
 
     Args:
         problem: what was attended to.
-        gradients: of query, key and value; changed.
+        gradients: of the scaled query, key and value; changed.
         tables: of the tables; changed.
         grad: gradient of the output, (N, Q, D).
         whole: the result over all keys.
@@ -181,8 +182,7 @@ def _attend(
     far = [(score - top).exp_() for score in far]
     total = weights.sum(-1) + torch.stack(far).sum(0)
 
-    out = chunk.queries(whole.out)
-    torch.bmm(_inside(chunk, weights), chunk.keys(problem.value), out=out)
+    out = _inside(chunk, weights) @ chunk.keys(problem.value)
     for side, weight in zip(sides, far, strict=True):
         out.addcmul_(chunk.queries(side.out), weight[..., None])
     if problem.value_table is not None:
@@ -190,6 +190,7 @@ def _attend(
         sums = _sums(problem, weights, total, None if future is None else far[1])
         out += sums @ table
     out /= total.masked_fill(total == 0, 1)[..., None]
+    chunk.queries(whole.out).copy_(out)
     chunk.queries(whole.logsumexp).copy_(top + total.log())
 
 
@@ -217,7 +218,7 @@ def _differentiate(
     mean = (grad * chunk.queries(whole.out)).sum(-1)
     if problem.value_table is not None:
         value_rows = grad @ chunk.of_heads(problem.value_table).mT
-    d_pairs = _products(chunk, problem.lengths.near, grad, value, value_rows, 1.0, 0.0)
+    d_pairs = _products(chunk, problem.lengths.near, grad, value, value_rows, 0.0)
     d_pairs.sub_(mean[..., None]).mul_(weights)
 
     d_future = future_weight = None
@@ -228,9 +229,8 @@ def _differentiate(
         d_future = future_weight * (_with_row(d_future, value_rows, -1) - mean)
 
     d_inside = _inside(chunk, d_pairs)
-    d_query = chunk.queries(gradients.query)
-    d_query.baddbmm_(d_inside, key, alpha=problem.scale)
-    chunk.add_to_keys(gradients.key, (d_inside.mT @ query).mul_(problem.scale))
+    d_query = d_inside @ key
+    chunk.add_to_keys(gradients.key, d_inside.mT @ query)
     chunk.add_to_keys(gradients.value, _inside(chunk, weights).mT @ grad)
     if rows is not None:
         # The gradients of a softmax's scores add up to nothing.
@@ -239,9 +239,9 @@ def _differentiate(
             ones = sums.new_ones(1, 1, 1).expand(*sums.shape[:2], 1)
             chunk.add_to_heads(tables.bias[..., None], sums, ones)
         if tables.key_table is not None and problem.key_table is not None:
-            sums *= problem.scale
             d_query += sums @ chunk.of_heads(problem.key_table)
             chunk.add_to_heads(tables.key_table, sums, query)
+    chunk.queries(gradients.query).add_(d_query)
     if tables.value_table is not None:
         sums = _sums(problem, weights, seen.to(grad.dtype), future_weight)
         chunk.add_to_heads(tables.value_table, sums, grad)
@@ -253,7 +253,7 @@ def _score_rows(problem: Problem, chunk: Chunk) -> Tensor | None:
     rows = None
     if problem.key_table is not None:
         table = chunk.of_heads(problem.key_table)
-        rows = (query @ table.mT).mul_(problem.scale)
+        rows = query @ table.mT
     if problem.bias is not None:
         bias = chunk.of_heads(problem.bias)[:, None]
         rows = bias.expand(*query.shape[:2], -1) if rows is None else rows + bias
@@ -269,7 +269,6 @@ def _scores(problem: Problem, chunk: Chunk, rows: Tensor | None) -> Tensor:
         chunk.queries(problem.query),
         chunk.keys(problem.key),
         rows,
-        problem.scale,
         -torch.inf,
     )
     if problem.hidden is not None:
@@ -289,19 +288,17 @@ def _products(
     x: Tensor,
     y: Tensor,
     rows: Tensor | None,
-    scale: float,
     outside: float,
 ) -> Tensor:
-    """``scale * x_t · y_w`` plus the number of its row, (n, T, W).
+    """``x_t · y_w`` plus the number of its row, (n, T, W).
 
     Columns of the band where no key is are filled with ``outside``.
     """
     width = x.shape[1] + near - 1
-    pairs = x.new_empty(*x.shape[:2], width)
-    inside = _inside(chunk, pairs)
-    if inside.shape[-1] < width:
-        pairs.fill_(outside)
-    torch.baddbmm(inside, x, y.mT, beta=0, alpha=scale, out=inside)
+    pairs = x @ y.mT
+    if pairs.shape[-1] < width:
+        right = width - chunk.tiles.stop
+        pairs = F.pad(pairs, (chunk.tiles.start, right), value=outside)
     if rows is not None:
         add_rows(pairs, rows, near)
     return pairs

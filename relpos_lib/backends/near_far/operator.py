@@ -122,12 +122,13 @@ def near_far_backward(
     )
     tables = [None if x is None else _zeros(x) for x in (bias, key_table, value_table)]
     read = (_rows_read(x, problem.lengths, max_distance) for x in tables)
-    add_far_gradients(problem, gradients, grad, whole, True)
-    add_far_gradients(problem, gradients, grad, whole, False)
     far_future = None if is_causal else Attended(future_out, future)
     add_near_gradients(
         problem, gradients, TableGradients(*read), grad, whole, past, far_future
     )
+    gradients.query.mul_(scale)
+    add_far_gradients(problem, gradients, grad, whole, True)
+    add_far_gradients(problem, gradients, grad, whole, False)
     narrow = [x.to(query.dtype) for x in gradients]
     return [x for x in (*narrow, *tables) if x is not None]
 
@@ -159,7 +160,7 @@ def _problem(
     given = (_rows_together(query), _rows_together(key), _rows_together(value))
     wide = _wide(query)
     return Problem(
-        given[0].to(wide),
+        given[0].to(wide) * scale,
         given[1].to(wide),
         given[2].to(wide),
         given,

@@ -18,10 +18,10 @@ class Problem(NamedTuple):
     as there are, or one for all.
 
     Attributes:
-        query: (N, Q, D).
+        query: (N, Q, D), times the scale.
         key: (N, S, D).
         value: (N, S, D).
-        given: the same three in the dtype they came in, which may be half precision.
+        given: the same three as they came: unscaled, perhaps in half precision.
         bias: (1 or H, R), finite; or None.
         gaps: where the bias is -inf, (1 or H, R); None if nowhere.
         key_table: (1 or H, R, D) or None.
@@ -55,7 +55,7 @@ class Problem(NamedTuple):
         score = self.query.new_zeros(self.query.shape[:2])
         if self.key_table is not None:
             vector = self._of_all_heads(self.key_table[:, row])
-            score = self.scale * (self.query @ vector[..., None])[..., 0]
+            score = (self.query @ vector[..., None])[..., 0]
         if self.bias is not None:
             score = score + self._of_all_heads(self.bias[:, row, None])
         if (hides := self.hides_far_keys(is_past)) is not None:
