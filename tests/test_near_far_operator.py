@@ -332,6 +332,36 @@ def test_the_watch_sees_a_matrix_of_all_pairs(causal):
     assert largest.numbers == 64 * 64
 
 
+class Overlaps(TorchDispatchMode):
+    """Operators that write to views which hold one number of memory twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+        self.writes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.is_mutable and isinstance(args[0], torch.Tensor):
+            self.writes += 1
+            places = torch.zeros(args[0].shape, dtype=torch.int64)
+            for axis, step in enumerate(args[0].stride()):
+                line = torch.arange(args[0].shape[axis]) * step
+                places += line.view(-1, *[1] * (args[0].dim() - axis - 1))
+            if places.unique().numel() < places.numel():
+                self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("_small_tiles")
+@pytest.mark.parametrize("causal", [False, True])
+def test_nothing_is_written_to_one_place_twice_at_once(causal):
+    # Several threads would lose some of it.
+    with Overlaps() as overlaps:
+        forward_and_backward(long_operands(30, causal))
+    assert overlaps.writes > 50
+    assert not overlaps.found
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_peak_memory_grows_with_the_length_and_not_its_square(causal):
     def peak(length):
