@@ -33,12 +33,10 @@ def far_attention(problem: Problem, is_past: bool) -> Attended:
         The output, (N, Q, D), 0 for a query without far keys; and log-sum-exp, (N, Q),
         -inf also for a head whose bias hides the side.
     """
-    wide = problem.query
-    merged = Attended(
-        wide.new_zeros(wide.shape), wide.new_full(wide.shape[:2], -torch.inf)
-    )
+    sides = _of_side(problem, is_past)
+    merged = _empty(problem, sides)
     kernel, query, key, value = _kernel(problem)
-    for one in _of_side(problem, is_past):
+    for one in sides:
         found = kernel.forward(
             of_queries(query, one),
             of_keys(key, one),
@@ -46,8 +44,12 @@ def far_attention(problem: Problem, is_past: bool) -> Attended:
             _hidden(problem, one),
             problem.scale,
         )
-        found = Attended(found.out.to(wide.dtype), found.logsumexp)
-        merge(Attended(*(of_queries(x, one) for x in merged)), found)
+        so_far = Attended(*(of_queries(x, one) for x in merged))
+        if one.is_first:
+            so_far.out.copy_(found.out)
+            so_far.logsumexp.copy_(found.logsumexp)
+        else:
+            merge(so_far, Attended(found.out.to(so_far.out.dtype), found.logsumexp))
     if (hides := problem.hides_far_keys(is_past)) is not None:
         merged.logsumexp.masked_fill_(hides, -torch.inf)
     return merged
@@ -121,6 +123,19 @@ def of_queries(x: Tensor, one: Rectangles) -> Tensor:
 def of_keys(x: Tensor, one: Rectangles) -> Tensor:
     """The keys of every rectangle, a view: (N, number, keys, …)."""
     return _strided(x, one, one.first_key, one.keys)
+
+
+def _empty(problem: Problem, sides: list[Rectangles]) -> Attended:
+    """A result to be filled in, of nothing for the queries that no rectangle has."""
+    like = problem.query
+    out, logsumexp = like.new_empty(like.shape), like.new_empty(like.shape[:2])
+    firsts = [one for one in sides if one.is_first]
+    start = min((one.first_query for one in firsts), default=0)
+    stop = max((one.first_query + one.queries for one in firsts), default=0)
+    for rest in (slice(start), slice(stop, None)):
+        out[:, rest] = 0
+        logsumexp[:, rest] = -torch.inf
+    return Attended(out, logsumexp)
 
 
 def _kernel(problem: Problem) -> tuple[Kernel, Tensor, Tensor, Tensor]:

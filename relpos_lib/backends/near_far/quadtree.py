@@ -52,6 +52,7 @@ class Rectangles(NamedTuple):
 
     Attributes:
         is_past: whether the keys are to the left of the queries.
+        is_first: whether no larger rectangle of that side has these queries.
         first_query: of the first rectangle.
         queries: how many queries a rectangle has.
         first_key: of the first rectangle.
@@ -61,6 +62,7 @@ class Rectangles(NamedTuple):
     """
 
     is_past: bool
+    is_first: bool
     first_query: int
     queries: int
     first_key: int
@@ -100,9 +102,9 @@ def far_rectangles(lengths: Lengths) -> tuple[Rectangles, ...]:
     """
     found = sorted(
         _divide(lengths, 0, lengths.queries, 0, lengths.keys),
-        key=lambda one: (-one.queries, -one.keys, one.is_past, _shift(one), one),
+        key=lambda one: (-one.queries, -one.keys, _kind(one), one.first_query),
     )
-    runs = groupby(found, lambda one: (one.queries, one.keys, one.is_past, _shift(one)))
+    runs = groupby(found, lambda one: (one.queries, one.keys, _kind(one)))
     return tuple(_joined(list(run)) for _, run in runs)
 
 
@@ -139,12 +141,13 @@ def _divide(
     leftmost, rightmost = first + lengths.query_start, last - 1 + lengths.query_start
     far = _clamped(leftmost - lengths.max_distance + 1, past, future)
     if far > past:
-        yield Rectangles(True, first, last - first, past, far - past)
+        yield Rectangles(True, past == 0, first, last - first, past, far - past)
     past = far
     if not lengths.is_causal:
         far = _clamped(rightmost + lengths.max_distance, past, future)
         if far < future:
-            yield Rectangles(False, first, last - first, far, future - far)
+            is_first = future == lengths.keys
+            yield Rectangles(False, is_first, first, last - first, far, future - far)
         future = far
     if last - first > lengths.tile and past < future:
         half = lengths.tile
@@ -158,9 +161,9 @@ def _clamped(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
 
-def _shift(one: Rectangles) -> int:
-    """How far a rectangle is from the diagonal; equal in all parts of one run."""
-    return one.first_key - one.first_query
+def _kind(one: Rectangles) -> tuple[bool, bool, int]:
+    """What equal rectangles have in common if they can follow one another."""
+    return one.is_past, one.is_first, one.first_key - one.first_query
 
 
 def _joined(run: list[Rectangles]) -> Rectangles:
