@@ -25,11 +25,11 @@ from relpos_lib.backends.near_far.kernels import Attended, Gradients, numbers_fo
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Tiles, near_tiles
 
-NUMBERS = 1 << 19  # how many scores a CPU works on at a time
+NUMBERS = 5 << 17  # how many scores are worked on at a time
 
 
 class Chunk(NamedTuple):
-    """Some tiles of one head, or the same tile of some heads: n of them.
+    """Some tiles of some heads, n of them in all.
 
     Attributes:
         tiles: which tiles they belong to.
@@ -46,30 +46,32 @@ class Chunk(NamedTuple):
     number: int
 
     def queries(self, x: Tensor) -> Tensor:
-        """The tiles' queries, a view of (N, Q, …): (n, T, …)."""
-        return self._view(x, self.tiles.first_query, self.tiles.queries)
+        """What (N, Q, …) holds for the tiles' queries, (n, T, …)."""
+        return self._queries(x).flatten(0, 1)
+
+    def set_queries(self, x: Tensor, numbers: Tensor) -> None:
+        """Put (n, T, …) where the tiles' queries are in (N, Q, …)."""
+        view = self._queries(x)
+        view.copy_(numbers.view(view.shape))
 
     def keys(self, x: Tensor) -> Tensor:
-        """The keys of the tiles' bands, a view of (N, S, …): (n, columns, …)."""
-        columns = self.tiles.stop - self.tiles.start
-        first = self.tiles.first_key + self.tiles.start if columns else 0
-        return self._view(x, first, columns)
+        """What (N, S, …) holds for the keys of the tiles' bands, (n, columns, …)."""
+        return self._keys(x).flatten(0, 1)
 
-    def add_to_keys(self, x: Tensor, addend: Tensor) -> None:
-        """Add (n, columns, …) to the keys of the bands; bands overlap one another."""
-        bands = self.keys(x)
-        apart = 1 if self.heads > 1 else -(-bands.shape[1] // self.tiles.queries)
-        for first in range(min(apart, len(bands))):
-            bands[first::apart].add_(addend[first::apart])
+    def add_to_keys(self, x: Tensor, numbers: Tensor) -> None:
+        """Add (n, columns, …) where the bands are in (N, S, …); bands overlap."""
+        bands = self._keys(x)
+        numbers = numbers.view(bands.shape)
+        apart = -(-bands.shape[2] // self.tiles.queries)
+        for first in range(min(apart, self.number)):
+            bands[:, first::apart].add_(numbers[:, first::apart])
 
     def of_heads(self, table: Tensor) -> Tensor:
-        """What the table of (1 or H, …) holds for each tile: (1 or n, …)."""
-        if len(table) == 1:
-            return table
-        return table[self._heads(table)]
+        """What a table of (1 or H, …) holds for each tile, (1 or n, …)."""
+        return table if len(table) == 1 else table[self._heads(table)]
 
     def add_to_heads(self, table: Tensor, x: Tensor, y: Tensor) -> None:
-        """Add ``x^T y`` of each tile, (n, T, R) and (n, T, D), to a (1 or H, R, D)."""
+        """Add ``x^T y`` of each tile, (n, T, R) and (n, T, D), to (1 or H, R, D)."""
         if len(table) == 1 or self.heads == 1:
             one = table[self.first_head % len(table)]
             one.addmm_(x.flatten(0, 1).mT, y.flatten(0, 1))
@@ -81,13 +83,22 @@ class Chunk(NamedTuple):
         heads = torch.arange(self.heads, device=table.device) + self.first_head
         return (heads % len(table)).repeat_interleave(self.number)
 
+    def _queries(self, x: Tensor) -> Tensor:
+        """A view, (heads, number, T, …)."""
+        return self._view(x, self.tiles.first_query, self.tiles.queries)
+
+    def _keys(self, x: Tensor) -> Tensor:
+        """A view, (heads, number, columns, …)."""
+        columns = self.tiles.stop - self.tiles.start
+        first = self.tiles.first_key + self.tiles.start if columns else 0
+        return self._view(x, first, columns)
+
     def _view(self, x: Tensor, first: int, rows: int) -> Tensor:
         head, row, *rest = x.stride()
         first += self.first_tile * self.tiles.queries
-        step = head if self.heads > 1 else self.tiles.queries * row
         return x.as_strided(
-            (self.heads * self.number, rows, *x.shape[2:]),
-            (step, row, *rest),
+            (self.heads, self.number, rows, *x.shape[2:]),
+            (head, self.tiles.queries * row, row, *rest),
             x.storage_offset() + self.first_head * head + first * row,
         )
 
@@ -150,15 +161,10 @@ def _chunks(problem: Problem) -> Iterator[Chunk]:
     for tiles in near_tiles(problem.lengths):
         width = tiles.queries + problem.lengths.near - 1
         at_once = max(1, numbers // (tiles.queries * width))
-        if tiles.number > heads:
-            for head in range(heads):
-                for first in range(0, tiles.number, at_once):
-                    count = min(at_once, tiles.number - first)
-                    yield Chunk(tiles, head, 1, first, count)
-        else:
-            for first in range(tiles.number):
-                for head in range(0, heads, at_once):
-                    yield Chunk(tiles, head, min(at_once, heads - head), first, 1)
+        for head in range(0, heads, step := max(1, at_once // tiles.number)):
+            for first in range(0, tiles.number, at_once):
+                number = min(at_once, tiles.number - first)
+                yield Chunk(tiles, head, min(step, heads - head), first, number)
 
 
 def _attend(
@@ -190,8 +196,8 @@ def _attend(
         sums = _sums(problem, weights, total, None if future is None else far[1])
         out += sums @ table
     out /= total.masked_fill(total == 0, 1)[..., None]
-    chunk.queries(whole.out).copy_(out)
-    chunk.queries(whole.logsumexp).copy_(top + total.log())
+    chunk.set_queries(whole.out, out)
+    chunk.set_queries(whole.logsumexp, top + total.log())
 
 
 def _differentiate(
@@ -241,7 +247,7 @@ def _differentiate(
         if tables.key_table is not None and problem.key_table is not None:
             d_query += sums @ chunk.of_heads(problem.key_table)
             chunk.add_to_heads(tables.key_table, sums, query)
-    chunk.queries(gradients.query).add_(d_query)
+    chunk.set_queries(gradients.query, d_query)
     if tables.value_table is not None:
         sums = _sums(problem, weights, seen.to(grad.dtype), future_weight)
         chunk.add_to_heads(tables.value_table, sums, grad)
