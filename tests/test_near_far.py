@@ -154,7 +154,7 @@ def test_float32_stays_within_a_hundred_thousandth_at_any_length(drawn):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_half_precision_loses_no_more_than_its_own_rounding(dtype, data):
     tile, numbers_at_a_time, case = data.draw(long_cases(dtype, most=300))
@@ -166,7 +166,7 @@ def test_half_precision_loses_no_more_than_its_own_rounding(dtype, data):
         assert (found[name].double() - want).abs().max().item() <= bound, name
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=any_case(), tile=st.sampled_from([1, 2, 3]))
 def test_the_definition_pair_by_pair(case, tile):
     with divided(tile):
@@ -242,7 +242,7 @@ def test_a_local_window_hides_both_far_sides_and_some_near_rows(causal):
     assert_exact(case)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(drawn=long_cases(most=150), data=st.data())
 def test_any_rows_of_a_bias_may_hide_their_keys(drawn, data):
     tile, numbers_at_a_time, case = drawn
@@ -605,10 +605,10 @@ def test_the_kernel_for_any_device_gives_the_same(drawn, few):
 
 
 def test_every_division_gives_the_same_numbers():
-    case = cases.inputs(2, 3, 90, 70, 4, 4, bias=1, keys=2, values=3)
+    case = cases.inputs(2, 3, 50, 40, 4, 4, bias=1, keys=2, values=3)
     wanted = wide_truth(case)
     for tile in TILES:
-        for numbers_at_a_time in (1, 300, 5000):
+        for numbers_at_a_time in (1, 300):
             with divided(tile, numbers_at_a_time):
                 cases.assert_same(cases.outcome(fast, case), wanted, 1e-10)
 
