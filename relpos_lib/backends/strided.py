@@ -14,6 +14,7 @@ the near_far backend: tables of vectors, other masks and dropout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -153,9 +154,12 @@ def strided_backward(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, by the kernel."""
-    kernel = kernel_for(query.device.type)
+    """Gradients of query, key and value, by the kernel where it is fast."""
     grad = grad.contiguous()
+    if _reaches_tiny_weights(line):
+        of_all = (grad, query, key, value, line, hidden, out, logsumexp)
+        return _dense_backward(*of_all, query_start, is_causal, scale)[:3]
+    kernel = kernel_for(query.device.type)
     d_query, d_key, d_value = (x.new_zeros(x.shape) for x in (query, key, value))
     for at, keys in _blocks(query, key, hidden, query_start, is_causal):
         parts = kernel.backward(
@@ -193,7 +197,42 @@ def strided_backward_line(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and of the line of biases, in dense blocks."""
+    """Gradients of query, key, value and of the line of biases."""
+    of_all = (grad, query, key, value, line, hidden, out, logsumexp)
+    return _dense_backward(*of_all, query_start, is_causal, scale)
+
+
+@strided_backward_line.register_fake
+def _(grad: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    query, key, value, line = (x.new_empty(x.shape) for x in others[:4])
+    return query, key, value, line
+
+
+def _reaches_tiny_weights(line: Tensor) -> bool:
+    """Whether biases lie so far apart that most small weights are below normal ones.
+
+    Processors multiply such numbers a hundred times slower, and a kernel computes with
+    them.
+    """
+    finite = line.masked_fill(line == -torch.inf, torch.inf)
+    lowest = finite.amin()
+    return bool(line.amax() - lowest > -math.log(torch.finfo(line.dtype).tiny))
+
+
+def _dense_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    line: Tensor,
+    hidden: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    query_start: int,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and line, some queries of some heads at a time."""
     d_query, d_key, d_value, d_line = (
         x.new_zeros(x.shape) for x in (query, key, value, line)
     )
@@ -224,12 +263,6 @@ def strided_backward_line(
     return d_query, d_key, d_value, d_line
 
 
-@strided_backward_line.register_fake
-def _(grad: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    query, key, value, line = (x.new_empty(x.shape) for x in others[:4])
-    return query, key, value, line
-
-
 def _dense_gradients(
     query: Tensor,
     grad: Tensor,
@@ -244,7 +277,10 @@ def _dense_gradients(
     heads, rows = query.shape[:2]
     keys = key.shape[1]
     scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
-    weights = scores.sub_(logsumexp[..., None]).exp_()
+    scores.sub_(logsumexp[..., None])
+    # Weights below the smallest normal number are slow, and nothing beside the others.
+    tiny = math.log(torch.finfo(scores.dtype).tiny)
+    weights = torch.threshold_(scores, tiny, -torch.inf).exp_()
     # T zeros after each row: read with one number less a row, columns are diagonals.
     pitch = keys + rows
     padded = query.new_empty(heads, rows, pitch)

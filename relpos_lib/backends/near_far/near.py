@@ -141,9 +141,11 @@ def add_near_gradients(
 ) -> None:
     """Add what the near keys and all rows of the tables contribute, in place.
 
+    The gradient of the query is set, not added to.
+
     Args:
         problem: what was attended to.
-        gradients: of the scaled query, key and value; changed.
+        gradients: of query, key and value; changed.
         tables: of the tables; changed.
         grad: gradient of the output, (N, Q, D).
         whole: the result over all keys.
@@ -247,7 +249,7 @@ def _differentiate(
         if tables.key_table is not None and problem.key_table is not None:
             d_query += sums @ chunk.of_heads(problem.key_table)
             chunk.add_to_heads(tables.key_table, sums, query)
-    chunk.set_queries(gradients.query, d_query)
+    chunk.set_queries(gradients.query, d_query.mul_(problem.scale))
     if tables.value_table is not None:
         sums = _sums(problem, weights, seen.to(grad.dtype), future_weight)
         chunk.add_to_heads(tables.value_table, sums, grad)

@@ -118,7 +118,7 @@ def near_far_backward(
     )
     whole, grad = Attended(out, logsumexp), grad.contiguous()
     gradients = Gradients(
-        *(_zeros(x) for x in (problem.query, problem.key, problem.value))
+        torch.empty_like(problem.query), _zeros(problem.key), _zeros(problem.value)
     )
     tables = [None if x is None else _zeros(x) for x in (bias, key_table, value_table)]
     read = (_rows_read(x, problem.lengths, max_distance) for x in tables)
@@ -126,7 +126,6 @@ def near_far_backward(
     add_near_gradients(
         problem, gradients, TableGradients(*read), grad, whole, past, far_future
     )
-    gradients.query.mul_(scale)
     add_far_gradients(problem, gradients, grad, whole, True)
     add_far_gradients(problem, gradients, grad, whole, False)
     narrow = [x.to(query.dtype) for x in gradients]

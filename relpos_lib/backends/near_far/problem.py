@@ -54,8 +54,7 @@ class Problem(NamedTuple):
         row = _row(is_past)
         score = self.query.new_zeros(self.query.shape[:2])
         if self.key_table is not None:
-            vector = self._of_all_heads(self.key_table[:, row])
-            score = (self.query @ vector[..., None])[..., 0]
+            score = self._products(self.key_table[:, row])
         if self.bias is not None:
             score = score + self._of_all_heads(self.bias[:, row, None])
         if (hides := self.hides_far_keys(is_past)) is not None:
@@ -73,6 +72,12 @@ class Problem(NamedTuple):
         if self.value_table is None:
             return self.value.new_zeros(1, 1, 1)
         return self._of_all_heads(self.value_table[:, _row(is_past)])[:, None]
+
+    def _products(self, vectors: Tensor) -> Tensor:
+        """``query · vector`` for the vectors (1 or H, D) of the heads, (N, Q)."""
+        if len(vectors) == 1:
+            return self.query @ vectors[0]
+        return (self.query @ self._of_all_heads(vectors)[..., None])[..., 0]
 
     def _of_all_heads(self, rows: Tensor) -> Tensor:
         """(1 or H, …) as (N, …)."""
