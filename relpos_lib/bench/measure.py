@@ -30,7 +30,7 @@ class Rules(NamedTuple):
 
     rounds: int = 7
     limits: Limits = Limits()
-    patience: float = 15.0
+    patience: float = 8.0
     clock: Clock = time.perf_counter
 
 
