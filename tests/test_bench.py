@@ -807,6 +807,13 @@ def test_the_picture_has_a_line_a_contender_up_to_where_it_was_measured():
     assert "no positions" in drawn
 
 
+def test_the_picture_may_leave_out_contenders():
+    time, _ = cost_by_length(results_to_draw(), only=["usual-shaw"]).axes
+    labels = [line.get_label() for line in time.lines]
+    assert "usual-shaw" in labels
+    assert "auto" not in labels
+
+
 def test_a_picture_of_nothing_is_refused():
     with pytest.raises(ValueError, match="hold no case"):
         cost_by_length(results_to_draw(), workload="bias")

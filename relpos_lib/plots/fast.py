@@ -5,7 +5,7 @@ The costs come from the benchmark's files of results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -137,6 +137,7 @@ def cost_by_length(
     causal: bool = False,
     direction: str = "forward+backward",
     dtype: str = "float32",
+    only: Collection[str] | None = None,
 ) -> Figure:
     """Time over plain attention beside peak memory, by length, a line a contender.
 
@@ -147,6 +148,7 @@ def cost_by_length(
         causal: which mask.
         direction: "forward" or "forward+backward".
         dtype: which precision.
+        only: names of the contenders to be drawn; everyone if not given.
 
     Returns:
         The figure: two panels, lengths and memory on logarithmic scales. Plain
@@ -174,6 +176,8 @@ def cost_by_length(
     with mpl.rc_context(STYLE):
         fig, (time, memory) = new_figure(2, width=9.0, height=3.8)
         for name in _names(records):
+            if only is not None and name not in only:
+                continue
             _line(time, name, records, "ratio", 1.0)
             _line(memory, name, records, "peak_bytes", 1e-6)
         time.axhline(1, color="#555555", linestyle="--", linewidth=1)
