@@ -58,6 +58,24 @@ def test_first_derivatives(causal, per_head, hides):
     assert torch.autograd.gradcheck(function, tuple(leaves.values()))
 
 
+@pytest.mark.usefixtures("_small_tiles")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("layout", ["expanded", "rows first", "every other"])
+def test_the_gradient_of_the_output_may_lie_in_any_way(layout, causal):
+    grad = {
+        "expanded": numbers(1, 1, 1, seed=8).expand(4, 25, 4),
+        "rows first": numbers(25, 4, 4, seed=8).transpose(0, 1),
+        "every other": numbers(4, 25, 8, seed=8)[..., ::2],
+    }[layout]
+    arguments = operands(causal)
+    saved = operator.near_far(*arguments)
+    rest = (*arguments[:7], *saved, *arguments[7:])
+    found = operator.near_far_backward(grad, *rest)
+    wanted = operator.near_far_backward(grad.contiguous(), *rest)
+    for one, want in zip(found, wanted, strict=True):
+        cases.assert_equal(one.detach(), want.detach())
+
+
 @pytest.mark.parametrize("name", ["query", "value", "value_table"])
 def test_second_derivatives_are_refused_with_the_way_out(name):
     case = cases.inputs(1, 2, 6, 7, 4, 4)
@@ -365,8 +383,11 @@ def test_nothing_is_written_to_one_place_twice_at_once(causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_peak_memory_grows_with_the_length_and_not_its_square(causal):
     def peak(length):
-        arguments = long_operands(length, causal)
-        return peak_bytes(lambda: forward_and_backward(arguments), "cpu")
+        case = cases.inputs(1, 2, length, length, 8, 8, dtype=torch.float32)
+        leaves = {name: tensor.requires_grad_() for name, tensor in case.items()}
+        return peak_bytes(
+            lambda: fast(**leaves, is_causal=causal).sum().backward(), "cpu"
+        )
 
     short, long = peak(1024), peak(4096)
     assert long <= 5 * short
