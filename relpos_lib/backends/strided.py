@@ -25,7 +25,7 @@ from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.backends.near_far.attention import padded
 from relpos_lib.backends.near_far.attention import serves as serves_rest
-from relpos_lib.backends.near_far.kernels import Attended, kernel_for
+from relpos_lib.backends.near_far.kernels import Attended, exp_of_any, kernel_for
 from relpos_lib.offsets import own_distance
 
 NUMBERS = 1 << 20  # how many scores are differentiated at a time
@@ -209,13 +209,8 @@ def _(grad: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _reaches_tiny_weights(line: Tensor) -> bool:
-    """Whether biases lie so far apart that most small weights are below normal ones.
-
-    Processors multiply such numbers a hundred times slower, and a kernel computes with
-    them.
-    """
-    finite = line.masked_fill(line == -torch.inf, torch.inf)
-    lowest = finite.amin()
+    """Whether biases lie so far apart that weights underflow, which slows a kernel."""
+    lowest = line.masked_fill(line == -torch.inf, torch.inf).amin()
     return bool(line.amax() - lowest > -math.log(torch.finfo(line.dtype).tiny))
 
 
@@ -277,10 +272,7 @@ def _dense_gradients(
     heads, rows = query.shape[:2]
     keys = key.shape[1]
     scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
-    scores.sub_(logsumexp[..., None])
-    # Weights below the smallest normal number are slow, and nothing beside the others.
-    tiny = math.log(torch.finfo(scores.dtype).tiny)
-    weights = torch.threshold_(scores, tiny, -torch.inf).exp_()
+    weights = exp_of_any(scores.sub_(logsumexp[..., None]))
     # T zeros after each row: read with one number less a row, columns are diagonals.
     pitch = keys + rows
     padded = query.new_empty(heads, rows, pitch)

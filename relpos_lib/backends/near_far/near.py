@@ -21,7 +21,12 @@ from relpos_lib.backends.near_far.band import (
     sum_rows,
     upper_triangle,
 )
-from relpos_lib.backends.near_far.kernels import Attended, Gradients, numbers_for
+from relpos_lib.backends.near_far.kernels import (
+    Attended,
+    Gradients,
+    exp_of_any,
+    numbers_for,
+)
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Tiles, near_tiles
 
@@ -186,7 +191,7 @@ def _attend(
     ]
     top = torch.stack([pairs.amax(-1), *far]).amax(0)
     top = top.masked_fill(top == -torch.inf, 0)
-    weights = pairs.sub_(top[..., None]).exp_()
+    weights = _weights(problem, chunk, pairs, top)
     far = [(score - top).exp_() for score in far]
     total = weights.sum(-1) + torch.stack(far).sum(0)
 
@@ -220,7 +225,7 @@ def _differentiate(
     rows = _score_rows(problem, chunk)
     logsumexp = logsumexp.masked_fill(~seen, torch.inf)
     pairs = _scores(problem, chunk, rows)
-    weights = pairs.sub_(logsumexp[..., None]).exp_()
+    weights = _weights(problem, chunk, pairs, logsumexp)
 
     value_rows = None
     mean = (grad * chunk.queries(whole.out)).sum(-1)
@@ -288,6 +293,17 @@ def _scores(problem: Problem, chunk: Chunk, rows: Tensor | None) -> Tensor:
         gaps = chunk.of_heads(problem.gaps)
         pairs.masked_fill_(gaps[:, band_rows(pairs, near, gaps.shape[1])], -torch.inf)
     return pairs
+
+
+def _weights(
+    problem: Problem, chunk: Chunk, scores: Tensor, logsumexp: Tensor
+) -> Tensor:
+    """``exp(score - logsumexp)`` of the pairs, in place of the scores."""
+    scores.sub_(logsumexp[..., None])
+    all_inside = chunk.tiles.stop - chunk.tiles.start == scores.shape[-1]
+    if all_inside and not problem.hides_keys():
+        return scores.exp_()
+    return exp_of_any(scores)
 
 
 def _products(

@@ -49,6 +49,11 @@ class Problem(NamedTuple):
             return False
         return self.gaps is None or not bool(self.gaps[:, _row(is_past)].all())
 
+    def hides_keys(self) -> bool:
+        """Whether some scores may be -inf."""
+        masked = self.hidden is not None or self.gaps is not None
+        return masked or self.lengths.is_causal
+
     def far_score(self, is_past: bool) -> Tensor:
         """What the tables add to the scores of the far keys of a side, (N, Q)."""
         row = _row(is_past)
