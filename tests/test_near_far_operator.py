@@ -160,11 +160,14 @@ def test_the_compiler_is_told_the_right_strides_and_dtypes(layout, causal, dtype
         numbers(2, rows, 4, seed=4, dtype=wide),
     )
     hidden = torch.zeros(2, 30, dtype=wide)
-    torch.library.opcheck(
-        operator.near_far,
-        (query, query, query, *tables, hidden, 3, causal, 0, 0.5),
-        test_utils=("test_schema", "test_faketensor"),
-    )
+    inputs, options = (query, query, query, *tables, hidden), (3, causal, 0, 0.5)
+    saved = operator.near_far(*inputs, *options)
+    grad = numbers(2, 30, 4, seed=9, dtype=wide)
+    backward = (operator.near_far_backward, (grad, *inputs, *saved, *options))
+    for function, arguments in ((operator.near_far, (*inputs, *options)), backward):
+        torch.library.opcheck(
+            function, arguments, test_utils=("test_schema", "test_faketensor")
+        )
 
 
 def test_shapes_are_known_without_numbers():

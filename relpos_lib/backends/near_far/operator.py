@@ -118,7 +118,9 @@ def near_far_backward(
     )
     whole, grad = Attended(out, logsumexp), grad.contiguous()
     gradients = Gradients(
-        torch.empty_like(problem.query), _zeros(problem.key), _zeros(problem.value)
+        query.new_empty(query.shape, dtype=problem.query.dtype),
+        _zeros(problem.key),
+        _zeros(problem.value),
     )
     tables = [None if x is None else _zeros(x) for x in (bias, key_table, value_table)]
     read = (_rows_read(x, problem.lengths, max_distance) for x in tables)
