@@ -205,3 +205,15 @@ def test_without_the_operators_of_this_release_there_is_still_a_kernel(
 @pytest.mark.usefixtures("_no_memory_of_kernels")
 def test_devices_that_are_not_a_cpu_get_no_kernel_for_cpus():
     assert isinstance(kernels.kernel_for("xpu"), Blockwise)
+
+
+def test_exponentials_of_any_scores():
+    scores = [0.0, -1.0, -60.0, -90.0, -1e4, -torch.inf, torch.nan]
+    found = kernels.exp_of_any(torch.tensor(scores))
+    exact = torch.tensor(scores[:3]).exp()
+    assert torch.equal(found[:3], exact)
+    assert torch.equal(found[3:6], torch.zeros(3))
+    assert found[6].isnan()
+    wide = kernels.exp_of_any(torch.tensor([-90.0, -600.0, -1e4], dtype=torch.float64))
+    assert (wide[:2] > 0).all()
+    assert wide[2] == 0

@@ -15,7 +15,7 @@ the near_far backend: tables of vectors, other masks and dropout.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -25,7 +25,12 @@ from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
 from relpos_lib.backends.near_far.attention import padded
 from relpos_lib.backends.near_far.attention import serves as serves_rest
-from relpos_lib.backends.near_far.kernels import Attended, exp_of_any, kernel_for
+from relpos_lib.backends.near_far.kernels import (
+    Attended,
+    exp_of_any,
+    kernel_for,
+    least_score,
+)
 from relpos_lib.offsets import own_distance
 
 NUMBERS = 1 << 20  # how many scores are differentiated at a time
@@ -232,30 +237,52 @@ def _dense_backward(
         x.new_zeros(x.shape) for x in (query, key, value, line)
     )
     mean = (grad * out).sum(-1)
+    longest = key.norm(dim=-1).amax(-1)  # (B, H)
+    spread = _reaches_tiny_weights(line)
+    underflows = spread or hidden is not None or is_causal
     for rows, keys in _rows(query, key, query_start, is_causal, ROWS):
-        at_once = max(1, NUMBERS // (ROWS * keys))
+        at_once = 1 if spread else max(1, NUMBERS // (ROWS * keys))
         for b in range(query.shape[0]):
             for first in range(0, query.shape[1], at_once):
                 heads = slice(first, first + at_once)
-                bias = _view(line[heads], rows, keys)
+                block = (b, heads, rows)
+                seen = slice(0, keys)
+                if spread:
+                    low = scale * query[block].norm(dim=-1).amax()
+                    low = logsumexp[block].amin() - low.abs() * longest[b, first]
+                    seen = _above(
+                        line[first], rows, keys, low + least_score(line.dtype)
+                    )
+                bias = _view(line[heads], rows, seen)
                 if hidden is not None:
-                    bias = bias + hidden[b, heads, :, :keys]
+                    bias = bias + hidden[b, heads, :, seen]
                 parts = _dense_gradients(
-                    query[b, heads, rows],
-                    grad[b, heads, rows],
-                    mean[b, heads, rows],
-                    logsumexp[b, heads, rows],
-                    key[b, heads, :keys],
-                    value[b, heads, :keys],
+                    query[block],
+                    grad[block],
+                    mean[block],
+                    logsumexp[block],
+                    key[b, heads, seen],
+                    value[b, heads, seen],
                     bias,
                     scale,
+                    exp_of_any if underflows else torch.exp_,
                 )
-                d_query[b, heads, rows] = parts[0]
-                d_key[b, heads, :keys] += parts[1]
-                d_value[b, heads, :keys] += parts[2]
-                of_block = slice(rows.start, rows.start + parts[3].shape[1])
-                d_line[heads, of_block] += parts[3]
+                d_query[block] = parts[0]
+                d_key[b, heads, seen] += parts[1]
+                d_value[b, heads, seen] += parts[2]
+                start = rows.start + seen.start
+                d_line[heads, start : start + parts[3].shape[1]] += parts[3]
     return d_query, d_key, d_value, d_line
+
+
+def _above(line: Tensor, rows: slice, keys: int, low: Tensor) -> slice:
+    """The first keys, less those at the ends whose biases are all below a number."""
+    pairs = rows.stop - rows.start + keys - 1
+    (above,) = (line[rows.start : rows.start + pairs] >= low).nonzero(as_tuple=True)
+    if len(above) == 0:
+        return slice(0, 0)
+    leftmost = int(above[0]) - (rows.stop - rows.start - 1)
+    return slice(max(leftmost, 0), min(int(above[-1]) + 1, keys))
 
 
 def _dense_gradients(
@@ -267,12 +294,13 @@ def _dense_gradients(
     value: Tensor,
     bias: Tensor,
     scale: float,
+    exp: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of (n, T, D) queries, of all keys and values, and of n lines."""
     heads, rows = query.shape[:2]
     keys = key.shape[1]
     scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
-    weights = exp_of_any(scores.sub_(logsumexp[..., None]))
+    weights = exp(scores.sub_(logsumexp[..., None]))
     # T zeros after each row: read with one number less a row, columns are diagonals.
     pitch = keys + rows
     padded = query.new_empty(heads, rows, pitch)
@@ -290,17 +318,17 @@ def _dense_gradients(
     )
 
 
-def _view(line: Tensor, rows: slice, keys: int) -> Tensor:
-    """Biases of some reversed queries and the first keys, a view, (H, T, keys)."""
+def _view(line: Tensor, rows: slice, keys: slice) -> Tensor:
+    """Biases of some reversed queries and some keys, a view, (H, T, keys)."""
     pitch, one = line.stride()
-    size = (len(line), rows.stop - rows.start, keys)
-    first = line.storage_offset() + rows.start * one
+    size = (len(line), rows.stop - rows.start, keys.stop - keys.start)
+    first = line.storage_offset() + (rows.start + keys.start) * one
     return line.as_strided(size, (pitch, one, one), first)
 
 
 def _biases(line: Tensor, hidden: Tensor | None, at: Block, keys: int) -> Tensor:
     """What is added to the scores of a block, (1, H, T, keys)."""
-    bias = _view(line, at[2], keys)[None]
+    bias = _view(line, at[2], slice(0, keys))[None]
     return bias if hidden is None else bias + hidden[at[0], :, :, :keys]
 
 

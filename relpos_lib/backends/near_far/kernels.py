@@ -182,10 +182,15 @@ def exp_of_any(scores: Tensor) -> Tensor:
     The vector mathematics behind ``exp_`` is ten times slower where numbers underflow,
     -inf among them, and so are products with numbers near the smallest normal one.
     """
-    info = torch.finfo(scores.dtype)
-    least = info.tiny / info.eps
-    scores.clamp_min_(math.log(least)).exp_()
-    return torch.threshold_(scores, 2 * least, 0)
+    least = least_score(scores.dtype)
+    scores.clamp_min_(least).exp_()
+    return torch.threshold_(scores, 2 * math.exp(least), 0)
+
+
+def least_score(dtype: torch.dtype) -> float:
+    """A score whose exponential is nothing beside that of a score of 0."""
+    info = torch.finfo(dtype)
+    return math.log(info.tiny / info.eps)
 
 
 @lru_cache
