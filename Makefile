@@ -29,7 +29,7 @@ test: install browser lint unit ## check everything; installs what is missing
 	@$(RUN) -m book.tools.build
 	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
 
-bench: install ## time relative attention against plain attention, for over an hour
+bench: install ## time relative attention against plain attention, for most of an hour
 	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
 
 clean: ## remove everything that was built, and the environment

@@ -237,7 +237,6 @@ def _dense_backward(
         x.new_zeros(x.shape) for x in (query, key, value, line)
     )
     mean = (grad * out).sum(-1)
-    longest = key.norm(dim=-1).amax(-1)  # (B, H)
     spread = _reaches_tiny_weights(line)
     underflows = spread or hidden is not None or is_causal
     for rows, keys in _rows(query, key, query_start, is_causal, ROWS):
@@ -248,11 +247,9 @@ def _dense_backward(
                 block = (b, heads, rows)
                 seen = slice(0, keys)
                 if spread:
-                    low = scale * query[block].norm(dim=-1).amax()
-                    low = logsumexp[block].amin() - low.abs() * longest[b, first]
-                    seen = _above(
-                        line[first], rows, keys, low + least_score(line.dtype)
-                    )
+                    low = logsumexp[block].amin() + least_score(line.dtype)
+                    low -= abs(scale) * _longest(query[block]) * _longest(key[b, first])
+                    seen = _above(line[first], rows, keys, low)
                 bias = _view(line[heads], rows, seen)
                 if hidden is not None:
                     bias = bias + hidden[b, heads, :, seen]
@@ -273,6 +270,11 @@ def _dense_backward(
                 start = rows.start + seen.start
                 d_line[heads, start : start + parts[3].shape[1]] += parts[3]
     return d_query, d_key, d_value, d_line
+
+
+def _longest(vectors: Tensor) -> Tensor:
+    """The largest norm: no product of two vectors exceeds that of their norms."""
+    return torch.linalg.vector_norm(vectors, dim=-1).amax()
 
 
 def _above(line: Tensor, rows: slice, keys: int, low: Tensor) -> slice:
