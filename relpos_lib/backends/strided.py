@@ -274,7 +274,8 @@ def _dense_backward(
 
 def _longest(vectors: Tensor) -> Tensor:
     """The largest norm: no product of two vectors exceeds that of their norms."""
-    return torch.linalg.vector_norm(vectors, dim=-1).amax()
+    longest: Tensor = torch.linalg.vector_norm(vectors, dim=-1).amax()
+    return longest
 
 
 def _above(line: Tensor, rows: slice, keys: int, low: Tensor) -> slice:
