@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def check_integer(name: str, value: object, minimum: int | None = None) -> None:
@@ -64,3 +65,15 @@ def _kind(value: object) -> str:
 def is_autocasting(device: torch.device) -> bool:
     """Whether operations on a device choose their own precision just now."""
     return device.type != "meta" and torch.is_autocast_enabled(device.type)
+
+
+def is_transformed() -> bool:
+    """Whether derivatives are taken in another way than by a backward pass.
+
+    Operators with a hand-written backward pass know nothing of forward mode and of
+    ``torch.func``, and would silently say that nothing changes.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    in_forward_mode = forward_ad._current_level >= 0
+    return in_forward_mode or torch._C._are_functorch_transforms_active()

@@ -75,9 +75,11 @@ def relative_attention(
         scale: factor of content and position scores; ``1 / sqrt(D)`` if not given.
         backend: "auto", "gather", "checkpoint" (gather, computed again in the backward
             pass instead of kept for it), "near_far" (fast, nothing of size Q x S),
-            "strided" (an additive bias alone, without clipping), "flex"
-            (FlexAttention: no value table, no dropout, trains on CUDA only) or "loop"
-            (the definition, slow).
+            "strided" (fast for an additive bias of any K; with anything else near_far),
+            "flex" (FlexAttention: no value table, no dropout, trains on CUDA only) or
+            "loop" (the definition, slow). Both fast ones leave to gather what they
+            cannot do. For second derivatives name "gather": "auto" may take a fast one
+            where the input is long, and they raise ``NotImplementedError``.
 
     Returns:
         The output, (B, H, Q, Dv), in the dtype of ``query``.

@@ -119,3 +119,27 @@ def test_auto_runs_what_is_chosen(q_len, table):
     with patch.dict(BACKENDS, {name: spy}):
         relative_attention(**case)
     assert called == [name]
+
+
+@pytest.mark.parametrize("table", ["bias_table", "key_table"])
+@pytest.mark.parametrize("backend", ["auto", "near_far", "strided"])
+def test_forward_mode_and_function_transforms_are_right(backend, table):
+    case = tensors(300, **{table: bias(3) if table == "bias_table" else vectors(3)})
+    query = case.pop("query")
+
+    def attend(name):
+        return lambda x: relative_attention(query=x, **case, backend=name)
+
+    tangent = torch.ones_like(query)
+    found = torch.func.jvp(attend(backend), (query,), (tangent,))[1]
+    wanted = torch.func.jvp(attend("gather"), (query,), (tangent,))[1]
+    assert wanted.abs().max() > 0.01
+    torch.testing.assert_close(found, wanted)
+    total = torch.func.grad(lambda x: attend(backend)(x).square().sum())(query)
+    leaf = query.clone().requires_grad_()
+    attend("gather")(leaf).square().sum().backward()
+    torch.testing.assert_close(total, leaf.grad, rtol=1e-4, atol=1e-6)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(query, tangent)
+        out = attend(backend)(dual)
+        assert torch.autograd.forward_ad.unpack_dual(out).tangent is not None

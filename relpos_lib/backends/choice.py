@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from relpos_lib._checks import is_transformed
 from relpos_lib.backends import strided
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import serves as has_parts
@@ -39,6 +40,8 @@ def choose(inputs: Inputs) -> Choice:
         return Choice("gather", "an exported graph is made of plain operations")
     if inputs.dropout_p > 0:
         return Choice("gather", "dropout needs every weight")
+    if is_transformed():
+        return Choice("gather", "forward mode and torch.func need plain operations")
     if not has_parts(inputs):
         return Choice("gather", "the mask differs from query to query")
     queries, keys = inputs.query.shape[2], inputs.key.shape[2]

@@ -1,7 +1,7 @@
 """Relative attention in near and far parts, for any inputs.
 
-What the parts cannot do is left to the gather backend: dropout, and masks that differ
-from query to query.
+What the parts cannot do is left to the gather backend: dropout, masks that differ from
+query to query, forward-mode derivatives and the transforms of ``torch.func``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from relpos_lib._checks import is_transformed
 from relpos_lib.backends import gather
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.cuda_kernels import rounded_width
@@ -48,7 +49,7 @@ def attention(inputs: Inputs) -> Tensor:
 def serves(inputs: Inputs) -> bool:
     """Whether the parts can do it: no dropout, and at most a mask of keys."""
     masks_keys = inputs.mask is None or inputs.mask.shape[2] == 1
-    return inputs.dropout_p == 0 and masks_keys
+    return inputs.dropout_p == 0 and masks_keys and not is_transformed()
 
 
 def _tables(inputs: Inputs) -> tuple[int, list[Tensor | None]]:
