@@ -98,7 +98,8 @@ def far_rectangles(lengths: Lengths) -> tuple[Rectangles, ...]:
     >>> for one in far_rectangles(Lengths(8, 8, 0, 1, True, 2)):
     ...     print(one.first_query, one.queries, one.first_key, one.keys, one.number)
     4 4 0 4 1
-    2 2 0 2 2
+    6 2 4 2 1
+    2 2 0 2 1
     """
     found = sorted(
         _divide(lengths, 0, lengths.queries, 0, lengths.keys),
