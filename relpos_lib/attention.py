@@ -128,10 +128,10 @@ def choose_backend(
     dropout_p: float = 0.0,
     scale: float | None = None,
 ) -> Choice:
-    """Which backend :func:`~relpos_lib.relative_attention` would take by itself, and why.
+    """Which backend ``"auto"`` takes, and why.
 
     Args:
-        query: (B, H, Q, D); this and all others as for that function.
+        query: (B, H, Q, D); this and all others as for ``relative_attention``.
         key: (B, H, S, D).
         value: (B, H, S, Dv).
         bias_table: (H, 2K+1) or None.
