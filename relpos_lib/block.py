@@ -27,7 +27,7 @@ class RPETransformerBlock(nn.Module):
         max_len: ``K + 1`` of the bias, at least 1; longer inputs read its edge rows.
         dropout: probability, in [0, 1], for attention weights and for the output;
             acts in training mode only.
-        backend: who computes it, by its name in :func:`relpos_lib.relative_attention`.
+        backend: who computes it, by its name in ``relative_attention``.
 
     Attributes:
         wq, wk, wv, wo: projections, E to E.

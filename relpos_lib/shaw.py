@@ -163,7 +163,7 @@ class RelativeMultiHeadAttention(nn.Module):
             given.
         max_value_positions: K of the value table, one or H, on both sides; as for keys
             if not given.
-        backend: who computes it, by its name in :func:`relpos_lib.relative_attention`.
+        backend: who computes it, by its name in ``relative_attention``.
 
     Attributes:
         wq, wk, wv, wo: projections, E to E.
