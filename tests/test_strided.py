@@ -217,3 +217,14 @@ def test_vectors_and_dropout_are_left_to_the_others():
     found = by_view(**only_bias, dropout_p=0.5)
     torch.manual_seed(0)
     assert torch.equal(found, gathered(**only_bias, dropout_p=0.5))
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_is_no_number_is_not_left_out_with_weights_that_underflow(trained):
+    case = cases.inputs(1, 2, 9, 9, 3, 3, bias=8, keys=None, values=None)
+    case["bias_table"] = 1000 * case["bias_table"].requires_grad_(trained)
+    case["query"][0, 0, 4, 1] = torch.nan
+    query = case["query"].requires_grad_()
+    (grad,) = torch.autograd.grad(by_view(**case).sum(), query)
+    assert grad[0, 0].isnan().any()
+    assert grad[0, 1].isfinite().all()

@@ -281,7 +281,9 @@ def _longest(vectors: Tensor) -> Tensor:
 def _above(line: Tensor, rows: slice, keys: int, low: Tensor) -> slice:
     """The first keys, less those at the ends whose biases are all below a number."""
     pairs = rows.stop - rows.start + keys - 1
-    (above,) = (line[rows.start : rows.start + pairs] >= low).nonzero(as_tuple=True)
+    # Not >=: what is not a number must be seen.
+    below = line[rows.start : rows.start + pairs] < low
+    (above,) = (~below).nonzero(as_tuple=True)
     if len(above) == 0:
         return slice(0, 0)
     leftmost = int(above[0]) - (rows.stop - rows.start - 1)
