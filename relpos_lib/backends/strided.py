@@ -23,7 +23,7 @@ from torch import Tensor
 
 from relpos_lib.backends.inputs import Inputs
 from relpos_lib.backends.near_far.attention import attention as by_parts
-from relpos_lib.backends.near_far.attention import padded
+from relpos_lib.backends.near_far.attention import hidden_keys, padded
 from relpos_lib.backends.near_far.attention import serves as serves_rest
 from relpos_lib.backends.near_far.kernels import (
     Attended,
@@ -52,7 +52,7 @@ def attention(inputs: Inputs) -> Tensor:
         key,
         value,
         _line(wide),
-        _hidden_keys(wide),
+        hidden_keys(wide),
         wide.query_start,
         wide.is_causal,
         wide.scale,
@@ -84,16 +84,6 @@ def _line(inputs: Inputs) -> Tensor:
     distance = own_distance("bias_table", table.shape[1])
     line = table.index_select(1, offsets.clamp(-distance, distance) + distance)
     return line.masked_fill(offsets > 0, -torch.inf) if inputs.is_causal else line
-
-
-def _hidden_keys(inputs: Inputs) -> Tensor | None:
-    """0 for a visible and -inf for a hidden key, (B, H, 1, S), perhaps expanded."""
-    if inputs.mask is None:
-        return None
-    hidden = inputs.query.new_zeros(inputs.mask.shape)
-    hidden = hidden.masked_fill(~inputs.mask, -torch.inf)
-    batch, heads, keys, _ = inputs.key.shape
-    return hidden.expand(batch, heads, 1, keys)
 
 
 @torch.library.custom_op("relpos_lib::strided", mutates_args=())

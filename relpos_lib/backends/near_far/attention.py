@@ -29,6 +29,7 @@ def attention(inputs: Inputs) -> Tensor:
     query, key, value = (  # as given: kernels may take half precision
         padded(x.flatten(0, 1), width) for x in (inputs.query, inputs.key, inputs.value)
     )
+    hidden = hidden_keys(wide)
     out: Tensor = near_far(
         query,
         key,
@@ -36,7 +37,7 @@ def attention(inputs: Inputs) -> Tensor:
         None if bias is None else bias[..., 0],
         None if key_table is None else padded(key_table, width),
         None if value_table is None else padded(value_table, width),
-        _hidden_keys(wide),
+        None if hidden is None else hidden.flatten(0, 2),
         max_distance,
         wide.is_causal,
         wide.query_start,
@@ -72,11 +73,11 @@ def padded(x: Tensor, width: int) -> Tensor:
     return F.pad(x, (0, missing)) if missing else x
 
 
-def _hidden_keys(inputs: Inputs) -> Tensor | None:
-    """0 for a visible and -inf for a hidden key, (N, S)."""
+def hidden_keys(inputs: Inputs) -> Tensor | None:
+    """0 for a visible and -inf for a hidden key, (B, H, 1, S), perhaps expanded."""
     if inputs.mask is None:
         return None
     batch, heads, keys, _ = inputs.key.shape
     hidden = inputs.query.new_zeros(inputs.mask.shape)
     hidden = hidden.masked_fill(~inputs.mask, -torch.inf)
-    return hidden.expand(batch, heads, 1, keys).reshape(-1, keys)
+    return hidden.expand(batch, heads, 1, keys)
