@@ -33,8 +33,8 @@ from relpos_lib.backends.near_far.kernels import (
 )
 from relpos_lib.offsets import own_distance
 
-NUMBERS = 1 << 20  # how many scores are differentiated at a time
-ROWS = 128  # how many queries are differentiated, or masked, at a time
+NUMBERS = 1 << 18  # how many scores are differentiated at a time
+ROWS = 128  # how many queries are masked, and at least differentiated, at a time
 CAUSAL_ROWS = 512  # how many queries share a rectangle of keys if causal
 
 Block = tuple[slice, slice, slice]  # of the batch, the heads and the queries
@@ -229,8 +229,9 @@ def _dense_backward(
     mean = (grad * out).sum(-1)
     spread = _reaches_tiny_weights(line)
     underflows = spread or hidden is not None or is_causal
-    for rows, keys in _rows(query, key, query_start, is_causal, ROWS):
-        at_once = 1 if spread else max(1, NUMBERS // (ROWS * keys))
+    step = max(ROWS, NUMBERS // (2 * key.shape[2]))
+    for rows, keys in _rows(query, key, query_start, is_causal, step):
+        at_once = 1 if spread else max(1, NUMBERS // (step * keys))
         for b in range(query.shape[0]):
             for first in range(0, query.shape[1], at_once):
                 heads = slice(first, first + at_once)

@@ -30,7 +30,7 @@ from relpos_lib.backends.near_far.kernels import (
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Tiles, near_tiles
 
-NUMBERS = 5 << 17  # how many scores are worked on at a time
+NUMBERS = 1 << 18  # how many scores are worked on at a time
 
 
 class Chunk(NamedTuple):
