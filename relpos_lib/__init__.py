@@ -20,6 +20,7 @@ from relpos_lib.bias import (
 from relpos_lib.block import RPETransformerBlock
 from relpos_lib.cache import KeyValueCache
 from relpos_lib.offsets import clip_table, relative_offsets, table_rows
+from relpos_lib.rotary import rotary_encoding
 from relpos_lib.shaw import RelativeMultiHeadAttention, RelativePositionEmbedding
 from relpos_lib.sinusoidal import (
     LearnedAbsoluteEncoding,
@@ -47,6 +48,7 @@ __all__ = [
     "clip_table",
     "relative_attention",
     "relative_offsets",
+    "rotary_encoding",
     "sinusoidal_encoding",
     "t5_bucket",
     "table_rows",

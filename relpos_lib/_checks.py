@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -21,6 +23,14 @@ def check_number(name: str, value: object, low: float, high: float) -> None:
         raise TypeError(f"{name} must be a number, got {_kind(value)}")
     if not low <= value <= high:
         raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
+
+
+def check_base(base: object) -> None:
+    """Refuse a base of wavelengths that is not finite and above 1."""
+    check_number("base", base, 0.0, math.inf)
+    assert isinstance(base, (int, float))
+    if not 1 < base < math.inf:
+        raise ValueError(f"base must be finite and above 1, got {base}")
 
 
 def check_floating(name: str, value: object) -> None:

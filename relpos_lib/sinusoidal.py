@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from relpos_lib._checks import check_floating, check_integer, check_number
+from relpos_lib._checks import check_base, check_floating, check_integer
 
 
 def sinusoidal_encoding(
@@ -55,7 +55,7 @@ def sinusoidal_encoding(
     check_integer("length", length, 1)
     check_integer("d_model", d_model, 1)
     check_integer("start", start)
-    _check_base(base)
+    check_base(base)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype must be a floating-point type, got {dtype}")
@@ -92,7 +92,7 @@ class SinusoidalEncoding(nn.Module):
     def __init__(self, d_model: int, *, base: float = 10_000.0) -> None:
         super().__init__()
         check_integer("d_model", d_model, 1)
-        _check_base(base)
+        check_base(base)
         self.d_model = d_model
         self.base = base
 
@@ -173,13 +173,6 @@ class LearnedAbsoluteEncoding(nn.Module):
                 f"max_len - 1 = {self.max_len - 1}"
             )
         return x + self.table[start:stop].to(x.dtype)
-
-
-def _check_base(base: object) -> None:
-    check_number("base", base, 0.0, math.inf)
-    assert isinstance(base, (int, float))
-    if not 1 < base < math.inf:
-        raise ValueError(f"base must be finite and above 1, got {base}")
 
 
 def _check_sequence(x: object, d_model: int) -> None:

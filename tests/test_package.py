@@ -20,7 +20,7 @@ PACKAGE = Path(relpos_lib.__file__).parent
 LAYERS = [
     ["_checks"],
     ["offsets", "tables", "heads", "cache"],
-    ["sinusoidal", "bias", "backends.inputs"],
+    ["sinusoidal", "rotary", "bias", "backends.inputs"],
     ["backends.loop", "backends.gather"],
     [
         "backends.checkpoint",
@@ -72,7 +72,7 @@ def test_every_core_module_has_its_layer():
         for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("backends/**/*.py")]
         if path.stem not in ("__init__", "__main__")
     }
-    outer = {"rotary", "bench", "palette"}
+    outer = {"palette", "records"}
     assert core - outer == set(LEVELS)
 
 

@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import cast
 
 from torch import Tensor, nn
 
 from relpos_lib.attention import relative_attention
+from relpos_lib.experiments.positions import OwnAttention, Scheme, hide_beyond
 from relpos_lib.heads import join_heads, split_heads
-from relpos_lib.shaw import RelativePositionEmbedding
 from relpos_lib.tables import Tables
-
-
-class Scheme(Protocol):
-    """What offers tables to a layer."""
-
-    max_distance: int | None
-
-    def tables(self, max_distance: int | None = None) -> Tables:
-        """Tables of one layer."""
-
-
-class ShawTables(nn.Module):
-    """Shaw's tables alone, for a model that has projections of its own.
-
-    Args:
-        max_distance: K, at least 0.
-        head_dim: D, at least 1.
-        keys: whether keys have vectors.
-        values: whether values have vectors.
-    """
-
-    def __init__(
-        self, max_distance: int, head_dim: int, keys: bool = True, values: bool = True
-    ) -> None:
-        super().__init__()
-        self.max_distance: int | None = max_distance
-        self.keys = RelativePositionEmbedding(max_distance, head_dim) if keys else None
-        self.values = (
-            RelativePositionEmbedding(max_distance, head_dim) if values else None
-        )
-
-    def tables(self, max_distance: int | None = None) -> Tables:
-        """Tables of keys and values, those that there are."""
-        tables: Tables = {}
-        if self.keys is not None:
-            tables["key_table"] = self.keys.table(max_distance)
-        if self.values is not None:
-            tables["value_table"] = self.values.table(max_distance)
-        return tables
 
 
 class TinyTransformer(nn.Module):
@@ -63,6 +24,7 @@ class TinyTransformer(nn.Module):
         num_heads: H.
         num_layers: number of layers.
         is_causal: whether a position sees only itself and what is before it.
+        window: distance beyond which nothing is seen; None sees all.
     """
 
     def __init__(
@@ -70,18 +32,21 @@ class TinyTransformer(nn.Module):
         num_symbols: int,
         *,
         encoding: nn.Module | None = None,
-        make_rpe: Callable[[], Scheme] | None = None,
+        make_rpe: Callable[[], Scheme | OwnAttention] | None = None,
         d_model: int = 64,
         num_heads: int = 4,
         num_layers: int = 2,
         is_causal: bool = False,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.num_symbols = num_symbols
         self.embedding = nn.Embedding(num_symbols, d_model)
         self.encoding = encoding if encoding is not None else nn.Identity()
         self.layers = nn.ModuleList(
-            TinyLayer(d_model, num_heads, make_rpe() if make_rpe else None, is_causal)
+            TinyLayer(
+                d_model, num_heads, make_rpe() if make_rpe else None, is_causal, window
+            )
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(d_model)
@@ -100,10 +65,15 @@ class TinyLayer(nn.Module):
     """Attention with the tables of ``rpe``, then a two-layer network."""
 
     def __init__(
-        self, d_model: int, num_heads: int, rpe: Scheme | None, is_causal: bool
+        self,
+        d_model: int,
+        num_heads: int,
+        rpe: Scheme | OwnAttention | None,
+        is_causal: bool,
+        window: int | None = None,
     ) -> None:
         super().__init__()
-        self.num_heads, self.is_causal = num_heads, is_causal
+        self.num_heads, self.is_causal, self.window = num_heads, is_causal, window
         self.wq, self.wk, self.wv, self.wo = (
             nn.Linear(d_model, d_model) for _ in range(4)
         )
@@ -116,19 +86,27 @@ class TinyLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """One layer, (B, L, E) to (B, L, E)."""
         y = self.norm1(x)
-        heads = [
+        query, key, value = (
             split_heads("x", projection, y, self.num_heads)
             for projection in (self.wq, self.wk, self.wv)
-        ]
-        attended = relative_attention(
-            *heads, **self._tables(x.shape[1]), is_causal=self.is_causal
         )
-        x = x + join_heads(self.wo, attended)
+        x = x + join_heads(self.wo, self.attend(query, key, value))
         out: Tensor = x + self.network(self.norm2(x))
         return out
 
-    def _tables(self, length: int) -> Tables:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attention with positions, (B, H, L, D) each, to (B, H, L, D)."""
+        if isinstance(self.rpe, OwnAttention):
+            return self.rpe.attend(query, key, value, self.is_causal)
+        tables = self.tables(query.shape[2])
+        if self.window is not None:
+            tables = hide_beyond(tables, self.window, query)
+        return relative_attention(query, key, value, **tables, is_causal=self.is_causal)
+
+    def tables(self, length: int) -> Tables:
+        """Tables of this layer, wide enough for a length."""
         if self.rpe is None:
             return {}
-        own = self.rpe.max_distance
-        return self.rpe.tables(length - 1 if own is None else own)
+        scheme = cast(Scheme, self.rpe)
+        own = scheme.max_distance
+        return scheme.tables(length - 1 if own is None else own)
