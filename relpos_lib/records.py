@@ -45,6 +45,25 @@ def load(path: Path) -> dict[str, Any]:
     return results
 
 
+def result(name: str) -> dict[str, Any]:
+    """The results that come with the library, by the name of their file.
+
+    Args:
+        name: "bench-cpu", "experiments-length" and so on.
+
+    Returns:
+        What the file holds.
+
+    Raises:
+        ResultsError: if there is no such file.
+    """
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        known = ", ".join(sorted(one.stem for one in RESULTS.glob("*.json")))
+        raise ResultsError(f"name must be one of {known}, got {name!r}")
+    return load(path)
+
+
 def machine(device: str) -> dict[str, Any]:
     """What the numbers depend on: versions and hardware."""
     about = {
