@@ -3,15 +3,18 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -q -n 2 --dist loadfile
 PORT ?= 8000
+# The sweeps whose results the book shows.
+PLANS ?= length gate distance distance-longer distance-copy distance-text init \
+	parts offset translate text long live
 
 # Small models run faster and give the same digits everywhere on one thread.
-book notebooks test: export OMP_NUM_THREADS = 1
+book notebooks test experiments: export OMP_NUM_THREADS = 1
 # Nothing here needs a display or leaves anything behind in the sources.
 export MPLCONFIGDIR ?= $(CURDIR)/.venv/matplotlib
 export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install book serve notebooks lint unit browser test bench clean
+.PHONY: help install book serve notebooks lint unit browser test bench experiments clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +34,15 @@ test: install browser lint unit ## check everything; installs what is missing
 
 bench: install ## time relative attention against plain attention, for most of an hour
 	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
+
+experiments: install ## train all that the book's results need, and write them; hours
+	@for plan in $(PLANS); do \
+		$(RUN) -m relpos_lib.experiments sweep $$plan --jobs 2 --device cpu && \
+		$(RUN) -m relpos_lib.experiments report $$plan --write relpos_lib/results \
+			|| exit 1; \
+	done
+	@$(RUN) -m relpos_lib.experiments report live --write relpos_lib/results --weights
+	@$(RUN) -m relpos_lib.experiments dilution --write relpos_lib/results
 
 clean: ## remove everything that was built, and the environment
 	rm -rf _build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -107,6 +107,22 @@ def _live() -> list[Run]:
     )
 
 
+def _large() -> list[Run]:
+    """A model and lengths that ask for a GPU."""
+    return grid(
+        seed=FEW_SEEDS,
+        scheme=["sinusoidal", "rotary", "bias", "shaw"],
+        shortest=[64],
+        longest=[512],
+        width=[256],
+        heads=[8],
+        layers=[4],
+        steps=[3000],
+        precision=["bfloat16"],
+        test_lengths=[(512, 1024, 2048, 4096, 8192)],
+    )
+
+
 PLANS: dict[str, Plan] = {
     "length": Plan(
         "which scheme still works at lengths it was not trained on", _length()
@@ -146,4 +162,5 @@ PLANS: dict[str, Plan] = {
     ),
     "long": Plan("how to choose K beyond 2048 characters, at equal steps", _long()),
     "live": Plan("small models that a web page can run", _live()),
+    "large": Plan("longer lengths in bfloat16, for a GPU", _large()),
 }
