@@ -7,8 +7,8 @@ import { css, inkOn } from "./core.js";
 /** Up to this many cells a side a matrix is SVG; above it, a canvas. */
 export const SVG_LIMIT = 32;
 const SVG = "http://www.w3.org/2000/svg";
-/** JupyterLab would otherwise take the arrow keys for itself. */
-const KEYS_STAY = { "data-lm-suppress-shortcuts": "true" };
+/** Attributes without which JupyterLab takes the arrow keys for itself. */
+export const KEYS_STAY = { "data-lm-suppress-shortcuts": "true" };
 
 const page = Math.random().toString(36).slice(2, 8);
 let made = 0;
@@ -79,7 +79,7 @@ export function follow(model, traits, redraw) {
 }
 
 /** Set an attribute or a text only if it differs: no needless work or announcement. */
-function update(node, name, value) {
+export function update(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
@@ -125,7 +125,8 @@ function drawTicks(axis, count, most, side) {
   axis.replaceChildren(...ticks);
 }
 
-function svgNode(tag, attributes) {
+/** An SVG element with attributes. */
+export function svgNode(tag, attributes) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes))
     node.setAttribute(name, value);
@@ -182,7 +183,8 @@ const MOVES = {
   PageUp: (i, j) => [i - 5, j],
   PageDown: (i, j) => [i + 5, j],
 };
-const within = (k, count) => Math.max(0, Math.min(count - 1, k));
+/** A number of `count`, or the nearest that there is. */
+export const within = (k, count) => Math.max(0, Math.min(count - 1, k));
 
 /**
  * A matrix of cells. `onCell(i, j)` is called when the reader points at a cell or moves
