@@ -3,6 +3,7 @@ import {
   attend,
   clipOffset,
   diverging,
+  floats,
   format,
   largest,
   prepare,
@@ -29,12 +30,6 @@ const VIEWS = {
   score: "score",
   weights: "attention weight",
 };
-
-/** A bytes trait (a DataView) as little-endian float32. */
-function floats(view) {
-  const { buffer, byteOffset, byteLength } = view;
-  return new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength));
-}
 
 function problemOf(model) {
   return {

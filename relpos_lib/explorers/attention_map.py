@@ -21,6 +21,7 @@ from relpos_lib.explorers._base import (
 )
 from relpos_lib.explorers._bundle import bundle
 from relpos_lib.explorers._picture import draw_panels, round_up
+from relpos_lib.explorers._tensors import checked_heads, coloured, to_bytes
 from relpos_lib.heads import split_heads
 from relpos_lib.offsets import farthest_offset, table_rows
 from relpos_lib.shaw import RelativeMultiHeadAttention
@@ -207,7 +208,7 @@ class AttentionMapExplorer(Explorer):
                 f"SimpleBiasRPE or ALiBi have, got {type(rpe).__name__}"
             )
         query, key = (
-            _checked_heads(name, tensor)
+            checked_heads(name, tensor)
             for name, tensor in (("query", query), ("key", key))
         )
         reach = farthest_offset(query.shape[-2], key.shape[-2])
@@ -239,9 +240,9 @@ class AttentionMapExplorer(Explorer):
             head_width=query.shape[2],
             table_distance=reach,
             scheme="shaw" if name == "key_table" else "bias",
-            _query=_to_bytes(query),
-            _key=_to_bytes(key),
-            _table=_to_bytes(tensors[name]),
+            _query=to_bytes(query),
+            _key=to_bytes(key),
+            _table=to_bytes(tensors[name]),
         )
 
     def maps(self) -> dict[str, Tensor]:
@@ -315,13 +316,13 @@ def _checked(
 ) -> dict[str, Tensor]:
     """Copies of the tensors, on the CPU in float32, after all checks."""
     named = {
-        "query": _checked_heads("query", query),
-        "key": _checked_heads("key", key),
+        "query": checked_heads("query", query),
+        "key": checked_heads("key", key),
         "key_table": key_table,
         "bias_table": bias_table,
     }
     kept = {
-        name: _coloured(name, tensor)
+        name: coloured(name, tensor)
         for name, tensor in named.items()
         if tensor is not None
     }
@@ -332,35 +333,3 @@ def _checked(
         bias_table=kept.get("bias_table"),
     )
     return kept
-
-
-def _checked_heads(name: str, tensor: Tensor) -> Tensor:
-    """A query or a key as (H, length, D), without a batch axis of length 1."""
-    check_floating(name, tensor)
-    tensor = tensor[0] if tensor.dim() == 4 and len(tensor) == 1 else tensor
-    if tensor.dim() != 3 or 0 in tensor.shape:
-        raise ValueError(
-            f"{name} must have shape (H, length, D) with no empty axis, "
-            f"got {tuple(tensor.shape)}"
-        )
-    return tensor
-
-
-def _coloured(name: str, tensor: Tensor) -> Tensor:
-    """A copy on the CPU in float32, in which every number must have a colour."""
-    check_floating(name, tensor)
-    # A copy: later changes in place would move the picture but not the page.
-    copy = tensor.detach().to("cpu", torch.float32, copy=True)
-    strange = tensor.detach().cpu()[~copy.isfinite()]
-    if len(strange):
-        aside = "; attention takes -inf there, but it has no colour here"
-        raise ValueError(
-            f"{name} must hold finite numbers within the range of float32, "
-            f"got {strange[0].item()}{aside if name == 'bias_table' else ''}"
-        )
-    return copy
-
-
-def _to_bytes(tensor: Tensor) -> bytes:
-    """The numbers as little-endian float32."""
-    return tensor.contiguous().numpy().astype("<f4").tobytes()

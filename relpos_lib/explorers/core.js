@@ -6,6 +6,12 @@
  * Matrices are flat arrays in row-major order.
  */
 
+/** A bytes trait (a DataView) as little-endian float32. */
+export function floats(view) {
+  const { buffer, byteOffset, byteLength } = view;
+  return new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength));
+}
+
 /** Position of query i: the last query stands on the last key. */
 export const queryPosition = (i, Q, S) => S - Q + i;
 
@@ -84,7 +90,7 @@ export function positionScores(rowScores, { H, Q, S, K, Kmax }) {
   return out;
 }
 
-/** Softmax over the allowed keys of each query; a query without keys gives zeros. */
+/** Softmax over the allowed keys of each query; one that sees no key gives zeros. */
 export function softmaxRows(scores, allowed, S) {
   const out = new Float64Array(scores.length);
   for (let start = 0; start < scores.length; start += S) {
@@ -92,11 +98,12 @@ export function softmaxRows(scores, allowed, S) {
     let largest = -Infinity;
     for (let j = 0; j < S; j++)
       if (allowed[mask + j]) largest = Math.max(largest, scores[start + j]);
+    if (largest === -Infinity) continue;
     let sum = 0;
     for (let j = 0; j < S; j++)
       if (allowed[mask + j])
         sum += out[start + j] = Math.exp(scores[start + j] - largest);
-    for (let j = 0; j < S && sum; j++) out[start + j] /= sum;
+    for (let j = 0; j < S; j++) out[start + j] /= sum;
   }
   return out;
 }
