@@ -1,6 +1,7 @@
 """Every static figure of the book, as functions that return a matplotlib figure."""
 
 from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
+from relpos_lib.plots.choosing import by_choice
 from relpos_lib.plots.common import curves, matrices
 from relpos_lib.plots.fast import cost_by_length, quadtree_picture
 from relpos_lib.plots.gated_bias import by_factor, by_offset, by_setting, by_side
@@ -13,6 +14,7 @@ from relpos_lib.plots.shaw import (
 
 __all__ = [
     "accuracy_by_length",
+    "by_choice",
     "by_factor",
     "by_offset",
     "by_setting",
