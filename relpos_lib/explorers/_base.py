@@ -8,8 +8,10 @@ from numbers import Integral
 from typing import Any
 
 import anywidget
+import numpy as np
 import torch
 import traitlets
+from numpy.typing import NDArray
 from torch import Tensor
 
 from relpos_lib.explorers._bundle import styles
@@ -22,12 +24,12 @@ class WholeNumber(traitlets.TraitType[int, int]):
     """A synchronised whole number in a range.
 
     Args:
-        low: smallest value.
-        high: largest value, or the name of the trait that holds it.
+        low: smallest value, or the name of the attribute that holds it.
+        high: largest value, or the name of the attribute that holds it.
     """
 
-    def __init__(self, low: int, high: Limit, **options: Any) -> None:
-        super().__init__(low, **options)
+    def __init__(self, low: Limit, high: Limit, **options: Any) -> None:
+        super().__init__(0 if isinstance(low, str) else low, **options)
         self.low, self.high = low, high
         self.tag(sync=True)
 
@@ -36,15 +38,57 @@ class WholeNumber(traitlets.TraitType[int, int]):
 
         NumPy's whole numbers become plain ones: only those can be sent to the page.
         """
-        high = getattr(obj, self.high) if isinstance(self.high, str) else self.high
+        low, high = (
+            getattr(obj, limit) if isinstance(limit, str) else limit
+            for limit in (self.low, self.high)
+        )
         if isinstance(value, Integral) and not isinstance(value, bool):
             whole = int(value)
-            if self.low <= whole <= high:
+            if low <= whole <= high:
                 return whole
         raise traitlets.TraitError(
             f"{self.name} of {type(obj).__name__} must be a whole number from "
-            f"{self.low} to {high}, got {value!r}"
+            f"{low} to {high}, got {value!r}"
         )
+
+
+class Numbers(traitlets.TraitType[tuple[float, ...], Any]):
+    """Synchronised numbers, one for each of a few things, in a range about zero.
+
+    Args:
+        count: name of the trait that holds how many numbers there are.
+        limit: name of the trait that holds the largest absolute value.
+    """
+
+    def __init__(self, count: str, limit: str, **options: Any) -> None:
+        super().__init__((), **options)
+        self.count, self.limit = count, limit
+        self.tag(sync=True)
+
+    def validate(self, obj: Any, value: object) -> tuple[float, ...]:
+        """Refuse another count, or a number out of range, naming trait and range."""
+        count, limit = getattr(obj, self.count), getattr(obj, self.limit)
+        array = numbers_of(value)
+        if array is not None and array.shape == (count,):
+            strange = array[~(abs(array) <= limit)]
+            if not len(strange):
+                return tuple(array.tolist())
+            value = strange[0].item()
+        raise traitlets.TraitError(
+            f"{self.name} of {type(obj).__name__} must be {count} numbers from "
+            f"{-limit:g} to {limit:g}, got {value!r}"
+        )
+
+
+def numbers_of(value: object) -> NDArray[np.float64] | None:
+    """Real numbers of a tensor, array or nested list, or None if it holds others."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().double().numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return None
+    return array.astype(float) if array.dtype.kind in "iuf" else None
 
 
 class Word(traitlets.TraitType[str, str]):
