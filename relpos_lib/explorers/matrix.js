@@ -28,18 +28,38 @@ function assign(model, trait, value) {
   model.save_changes();
 }
 
-/** Range input for a whole number; `label` may end in the book's letter for it. */
-export function slider(model, trait, label, letter, min, max) {
+/** Labelled range input; `valueAt` and `placeOf` lead from its places to values. */
+function rangeInput(model, trait, [label, letter], ends, valueAt, placeOf) {
   const id = freshId(trait);
-  const input = make("input", { id, type: "range", min, max, step: 1, ...KEYS_STAY });
+  const input = make("input", { id, type: "range", ...ends, step: 1, ...KEYS_STAY });
   const output = make("output", { for: id });
-  input.addEventListener("input", () => assign(model, trait, Number(input.value)));
+  input.addEventListener("input", () => assign(model, trait, valueAt(input.value)));
   const show = () => {
-    input.value = model.get(trait);
-    output.textContent = model.get(trait);
+    const value = model.get(trait);
+    input.value = placeOf(value);
+    output.textContent = value;
+    if (input.value !== String(value)) update(input, "aria-valuetext", value);
+    else input.removeAttribute("aria-valuetext");
   };
   const name = make("label", { for: id }, label, letter && make("i", {}, ` ${letter}`));
   return { node: make("div", { class: "rp-control" }, name, output, input), show };
+}
+
+/** Range input for a whole number; `label` may end in the book's letter for it. */
+export function slider(model, trait, label, letter, min, max) {
+  const names = [label, letter];
+  return rangeInput(model, trait, names, { min, max }, Number, Number);
+}
+
+/** Range input that steps through some numbers of a trait that may be others, too. */
+export function stepSlider(model, trait, label, letter, steps) {
+  const ends = { min: 0, max: steps.length - 1 };
+  const placeOf = (value) => {
+    const next = steps.findIndex((step) => step >= value);
+    return next < 0 ? ends.max : next;
+  };
+  const valueAt = (place) => steps[place];
+  return rangeInput(model, trait, [label, letter], ends, valueAt, placeOf);
 }
 
 /** Radio buttons for a trait that is one of a few words. */
@@ -112,7 +132,8 @@ export function colourBar() {
 
 /** Every how many cells an axis has a number; a very long one has it at cell 0 only. */
 const tickStep = (count, most) =>
-  [1, 2, 5, 10, 20, 50, 100].find((s) => count / s <= most) ?? count;
+  [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].find((s) => count / s <= most) ??
+  count;
 
 function drawTicks(axis, count, most, side) {
   const step = tickStep(count, most);
@@ -173,25 +194,41 @@ function canvasPicture(Q, S) {
   return { node: canvas, paint };
 }
 
+/** Where the keys lead from a cell; `n` is how far an arrow moves. */
 const MOVES = {
-  ArrowUp: (i, j) => [i - 1, j],
-  ArrowDown: (i, j) => [i + 1, j],
-  ArrowLeft: (i, j) => [i, j - 1],
-  ArrowRight: (i, j) => [i, j + 1],
+  ArrowUp: (i, j, n) => [i - n, j],
+  ArrowDown: (i, j, n) => [i + n, j],
+  ArrowLeft: (i, j, n) => [i, j - n],
+  ArrowRight: (i, j, n) => [i, j + n],
   Home: (i) => [i, 0],
-  End: (i, j, Q, S) => [i, S - 1],
-  PageUp: (i, j) => [i - 5, j],
-  PageDown: (i, j) => [i + 5, j],
+  End: (i) => [i, Infinity],
+  PageUp: (i, j, n) => [i - 5 * n, j],
+  PageDown: (i, j, n) => [i + 5 * n, j],
 };
 /** A number of `count`, or the nearest that there is. */
 export const within = (k, count) => Math.max(0, Math.min(count - 1, k));
+const QUERIES_AND_KEYS = {
+  rows: "query position i",
+  columns: "key position j",
+  cell: (i, j) => `query ${i}, key ${j}`,
+};
 
 /**
  * A matrix of cells. `onCell(i, j)` is called when the reader points at a cell or moves
  * to it by keyboard. Screen readers meet a picture with a text alternative and a grid
  * of which only the current cell exists, so that it is one tab stop of any size.
+ * A picture of the figure's own, { node, paint }, may take the place of the cells.
+ * `words` says what rows and columns are. Where cells are `pressed`, pointing at one
+ * without pressing does nothing.
  */
-export function matrix({ name, ticks = 12, onCell }) {
+export function matrix({
+  name,
+  ticks = 12,
+  ownPicture = null,
+  words = QUERIES_AND_KEYS,
+  pressed = false,
+  onCell,
+}) {
   const [xTicks, yTicks] = [
     make("div", { class: "rp-x" }),
     make("div", { class: "rp-y" }),
@@ -207,7 +244,7 @@ export function matrix({ name, ticks = 12, onCell }) {
   const plot = make("div", { class: "rp-plot" }, xName, xTicks, yName, yTicks, grid);
   for (const axis of [xTicks, yTicks, xName, yName])
     axis.setAttribute("aria-hidden", "true");
-  let [Q, S, at, picture, drawn] = [0, 0, [0, 0], null, ""];
+  let [Q, S, at, picture, drawn, pace] = [0, 0, [0, 0], null, "", 1];
 
   function select(i, j) {
     at = [within(i, Q), within(j, S)];
@@ -219,7 +256,7 @@ export function matrix({ name, ticks = 12, onCell }) {
     });
     update(row, "aria-rowindex", at[0] + 1);
     update(cell, "aria-colindex", at[1] + 1);
-    update(cell, "aria-label", `query ${at[0]}, key ${at[1]}`);
+    update(cell, "aria-label", words.cell(...at));
   }
   function choose(i, j) {
     const [oldI, oldJ] = at;
@@ -233,23 +270,25 @@ export function matrix({ name, ticks = 12, onCell }) {
       Math.floor(((event.clientX - box.left) / box.width) * S),
     );
   }
-  grid.addEventListener("pointermove", point);
+  grid.addEventListener("pointermove", (event) => {
+    if (!pressed || event.buttons) point(event);
+  });
   grid.addEventListener("pointerdown", point);
   grid.addEventListener("focus", () => onCell(...at));
   grid.addEventListener("keydown", (event) => {
     const move = MOVES[event.key];
     if (!move || event.altKey || event.metaKey) return;
     event.preventDefault();
-    choose(...move(...at, Q, S));
+    choose(...move(...at, pace));
   });
 
   function resize(numbers) {
     const wanted = `${Q} ${S} ${numbers}`;
     if (wanted === drawn) return;
     drawn = wanted;
-    picture?.node.remove();
-    picture =
-      Math.max(Q, S) <= SVG_LIMIT ? svgPicture(Q, S, numbers) : canvasPicture(Q, S);
+    const kind = Math.max(Q, S) <= SVG_LIMIT ? svgPicture : canvasPicture;
+    if (!ownPicture) picture?.node.remove();
+    picture = ownPicture ?? kind(Q, S, numbers);
     update(picture.node, "role", "img");
     update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
     plot.insertBefore(picture.node, grid);
@@ -261,17 +300,21 @@ export function matrix({ name, ticks = 12, onCell }) {
     update(grid, "aria-colcount", S);
   }
 
-  /** Draw cellOf(i, j) -> {colour or null, text}; `alt` says in words what is shown. */
-  function draw({ queries, keys, cellOf, alt, numbers = false }) {
-    [Q, S] = [queries, keys];
+  /**
+   * Draw cellOf(i, j) -> {colour or null, text}; `alt` says in words what is shown,
+   * `stride` is how many cells an arrow key moves. A picture of the figure's own is
+   * given whatever `cellOf` is.
+   */
+  function draw({ queries, keys, cellOf, alt, numbers = false, stride = 1 }) {
+    [Q, S, pace] = [queries, keys, stride];
     resize(numbers);
     picture.paint(cellOf);
     update(picture.node, "aria-label", alt);
     update(grid, "aria-label", `${name}: cells, move with the arrow keys`);
-    xName.textContent = "key position j";
-    const shift = S - Q;
+    xName.textContent = words.columns;
+    const shift = words === QUERIES_AND_KEYS ? S - Q : 0;
     yName.textContent =
-      "query position i" +
+      words.rows +
       (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
     select(...at);
   }
