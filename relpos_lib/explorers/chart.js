@@ -132,10 +132,13 @@ function drawLine(paths, line, place, withDots) {
 /**
  * A chart of lines over the same points x. `onPoint(index, line)` is called when the
  * reader points near a point or moves to it by keyboard; `line` is the number of the
- * nearest line. With `draggable(index, value)` the reader moves the points of the first
- * line: by drawing over them, or with the up and down keys by `step`.
+ * nearest line. With `draggable(index, value, more)` the reader moves the points of the
+ * first line: by drawing over them, or with the up and down keys by `step`; `more` says
+ * that other points follow at once. `say(value)` is a value in words.
  */
-export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
+export function lineChart(options) {
+  const { name, xLabel, yLabel, onPoint, draggable, step } = options;
+  const { say = (value) => (isNumber(value) ? format(value, 3) : "nothing") } = options;
   const div = (part, ...children) =>
     make("div", { class: `rp-chart-${part}` }, ...children);
   const [xTicks, yTicks, markBox, rule] = ["x", "y", "marks", "rule"].map((part) =>
@@ -188,7 +191,10 @@ export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
   }
   function drawAxes() {
     const { across, up } = scales;
-    const rows = roundTicks(...now.yRange);
+    const { yNames = [] } = now;
+    const apart = (y) => ([named]) => Math.abs(up(named) - up(y)) > 0.07;
+    const alone = ([y]) => yNames.every(apart(y));
+    const rows = [...roundTicks(...now.yRange).filter(alone), ...yNames];
     const columns = xTicksOf(now, across);
     label(yTicks, "bottom", rows.map(([y, text]) => [up(y), text]));
     label(xTicks, "left", columns.map(([x, text]) => [across(x), text]));
@@ -233,12 +239,8 @@ export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
     update(handle, "aria-valuemax", high);
     update(handle, "aria-valuenow", here);
     const named = lines.length > 1 ? `, ${lines[line].label}` : "";
-    const number = isNumber(value) ? format(value, 3) : "nothing";
-    update(
-      handle,
-      "aria-valuetext",
-      `${xLabel} ${format(x[at], Number.isInteger(x[at]) ? 0 : 2)}${named}: ${number}`,
-    );
+    const point = format(x[at], Number.isInteger(x[at]) ? 0 : 2);
+    update(handle, "aria-valuetext", `${xLabel} ${point}${named}: ${say(value)}`);
   }
   function choose(index, nearest) {
     const before = [at, line];
@@ -251,8 +253,8 @@ export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
     const shown = linesAt(index);
     return shown.reduce((best, k) => (gap(k) < gap(best) ? k : best), shown[0] ?? line);
   }
-  function move(index, value) {
-    draggable(index, scales.valueAt(scales.up(value)));
+  function move(index, value, more = false) {
+    draggable(index, scales.valueAt(scales.up(value)), more);
   }
   /** Move the point under the pointer, and those it jumped over since the last time. */
   function drawOver(index, value) {
@@ -262,6 +264,7 @@ export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
       move(
         from.index + Math.round(((index - from.index) * k) / steps),
         from.value + ((value - from.value) * k) / steps,
+        k < steps,
       );
     pressed = { index, value };
   }
@@ -324,8 +327,8 @@ export function lineChart({ name, xLabel, yLabel, onPoint, draggable, step }) {
 
   /**
    * Draw `lines` of {label, values, low, high, shown, colour} over the points `x`;
-   * `colour` is a number, NaN leaves a gap, `marks` are {x, label}, and `alt` says in
-   * words what is shown.
+   * `colour` is a number, NaN leaves a gap, `marks` are {x, label}, `yNames` are
+   * [value, text] on the y axis, and `alt` says in words what is shown.
    */
   function draw(chart) {
     now = chart;
