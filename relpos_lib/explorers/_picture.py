@@ -43,16 +43,10 @@ def draw_panels(
     Returns:
         The picture, the same bytes for the same input.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = min(4, len(panels))
     rows = math.ceil(len(panels) / columns)
     side = 4.0 if len(panels) == 1 else 2.2
-    figure = Figure(
-        (columns * side + 1.0, rows * side + 0.5), layout="constrained", facecolor=PAPER
-    )
-    FigureCanvasAgg(figure)
+    figure = blank_picture(columns * side + 1.0, rows * side + 0.5)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, title, ax in zip(panels, titles, axes, strict=False):
         _draw_panel(ax, panel, low, high)
@@ -62,6 +56,21 @@ def draw_panels(
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
     _label(figure, list(axes[: len(panels)]), unit, columns)
+    return png_of(figure)
+
+
+def blank_picture(width: float, height: float) -> Figure:
+    """A figure to draw on, in inches, that no notebook shows by itself."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure((width, height), layout="constrained", facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def png_of(figure: Figure) -> bytes:
+    """The picture, the same bytes for the same figure."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()

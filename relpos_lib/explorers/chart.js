@@ -134,10 +134,11 @@ function drawLine(paths, line, place, withDots) {
  * reader points near a point or moves to it by keyboard; `line` is the number of the
  * nearest line. With `draggable(index, value, more)` the reader moves the points of the
  * first line: by drawing over them, or with the up and down keys by `step`; `more` says
- * that other points follow at once. `say(value)` is a value in words.
+ * that other points follow at once. `say(value)` is a value in words. With `mustPress`
+ * pointing without pressing does nothing.
  */
 export function lineChart(options) {
-  const { name, xLabel, yLabel, onPoint, draggable, step } = options;
+  const { name, xLabel, yLabel, mustPress, onPoint, draggable, step } = options;
   const { say = (value) => (isNumber(value) ? format(value, 3) : "nothing") } = options;
   const div = (part, ...children) =>
     make("div", { class: `rp-chart-${part}` }, ...children);
@@ -240,7 +241,7 @@ export function lineChart(options) {
     update(handle, "aria-valuenow", here);
     const named = lines.length > 1 ? `, ${lines[line].label}` : "";
     const point = format(x[at], Number.isInteger(x[at]) ? 0 : 2);
-    update(handle, "aria-valuetext", `${xLabel} ${point}${named}: ${say(value)}`);
+    update(handle, "aria-valuetext", `${now.xLabel} ${point}${named}: ${say(value)}`);
   }
   function choose(index, nearest) {
     const before = [at, line];
@@ -279,7 +280,9 @@ export function lineChart(options) {
     choose(index, draggable ? 0 : nearestLine(index, value));
     if (pressed) drawOver(index, value);
   }
-  handle.addEventListener("pointermove", point);
+  handle.addEventListener("pointermove", (event) => {
+    if (!mustPress || event.buttons) point(event);
+  });
   handle.addEventListener("pointerdown", (event) => {
     if (draggable && event.isPrimary && event.button === 0) {
       pressed = { index: null };
@@ -328,11 +331,13 @@ export function lineChart(options) {
   /**
    * Draw `lines` of {label, values, low, high, shown, colour} over the points `x`;
    * `colour` is a number, NaN leaves a gap, `marks` are {x, label}, `yNames` are
-   * [value, text] on the y axis, and `alt` says in words what is shown.
+   * [value, text] on the y axis, and `alt` says in words what is shown. The name of
+   * the x axis may change.
    */
   function draw(chart) {
-    now = chart;
+    now = { xLabel, ...chart };
     scales = chartScales(chart);
+    if (xName.textContent !== now.xLabel) xName.textContent = now.xLabel;
     drawAxes();
     drawLines();
     update(svg, "aria-label", chart.alt);

@@ -37,7 +37,7 @@ function rangeInput(model, trait, [label, letter], ends, valueAt, placeOf) {
   const show = () => {
     const value = model.get(trait);
     input.value = placeOf(value);
-    output.textContent = value;
+    output.textContent = String(value).replace("-", "\u2212");
     if (input.value !== String(value)) update(input, "aria-valuetext", value);
     else input.removeAttribute("aria-valuetext");
   };
