@@ -2,7 +2,22 @@
 
 import sys
 
-from relpos_lib.experiments.cli import main
+EXTRAS = ("lightning_fabric", "matplotlib", "safetensors", "tqdm")
+
+
+def run() -> int:
+    """The command, or what to install for it."""
+    try:
+        from relpos_lib.experiments.cli import main
+
+        return main()
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        need = 'pip install "relpos_lib[experiments]"'
+        print(f"{error.name} is not installed; {need}", file=sys.stderr)
+        return 2
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

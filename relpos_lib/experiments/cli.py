@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric.utilities import rank_zero_only
 
 from relpos_lib.experiments.dilution import dilution
 from relpos_lib.experiments.folder import files
@@ -35,7 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0; 1 if a run failed; 2 if what was asked for cannot be; 130 if it was stopped.
     """
-    options = parsed(arguments)
+    try:
+        return _done(parsed(arguments))
+    except KeyboardInterrupt:  # a second one, or one between two steps
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return STOPPED
+
+
+def _done(options: argparse.Namespace) -> int:
     commands = {
         "list": _list,
         "run": _run,
@@ -45,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     try:
         return commands[options.command](options)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 2
     except FloatingPointError as error:
@@ -76,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     torch.set_num_threads(options.threads)
     path = files(run, options.out).record
     if path.exists():
-        print(f"known from {path}", file=sys.stderr)
+        _say(f"known from {path}", file=sys.stderr)
         record = load(path)
     else:
         try:
@@ -88,10 +96,15 @@ def _run(options: argparse.Namespace) -> int:
                 show_progress=not options.quiet,
             )
         except Stopped as stop:
-            print(f"{stop}; the same command goes on from here", file=sys.stderr)
+            _say(f"{stop}; the same command goes on from here", file=sys.stderr)
             return STOPPED
-    print(_tables([run], [record]))
+    _say(_tables([run], [record]))
     return 0
+
+
+def _say(*words: str, **more: Any) -> None:
+    """Print, in the first of several processes."""
+    rank_zero_only(print)(*words, **more)
 
 
 def _sweep(options: argparse.Namespace) -> int:
@@ -113,13 +126,16 @@ def _sweep(options: argparse.Namespace) -> int:
         f"{len(outcome.failed)} failed",
         file=sys.stderr,
     )
-    for key, message in outcome.failed.items():
-        print(f"  {key}: {message}", file=sys.stderr)
+    for message in dict.fromkeys(outcome.failed.values()):
+        keys = [key for key, own in outcome.failed.items() if own == message]
+        more = f" and {len(keys) - 1} more" if keys[1:] else ""
+        print(f"  {keys[0]}{more}: {message}", file=sys.stderr)
     if outcome.was_stopped:
         print("stopped; the same command goes on from here", file=sys.stderr)
         return STOPPED
     done = [run for run in runs if files(run, options.out).record.exists()]
-    print(_tables(done, records(done, options.out)))
+    if done:
+        print(_tables(done, records(done, options.out)))
     return int(bool(outcome.failed))
 
 
@@ -155,10 +171,12 @@ def _dilution(options: argparse.Namespace) -> int:
 
 
 def _copy_weights(plan: str, source: Path, target: Path) -> None:
-    for run in PLANS[plan].runs:
-        if run.seed == 0:
-            name = f"{plan}-{run.scheme}.safetensors"
-            shutil.copyfile(files(run, source).weights, target / name)
+    first = [run for run in PLANS[plan].runs if run.seed == 0]
+    schemes = [run.scheme for run in first]
+    for run in first:
+        alone = schemes.count(run.scheme) == 1
+        name = f"{plan}-{run.scheme if alone else run.key}.safetensors"
+        shutil.copyfile(files(run, source).weights, target / name)
 
 
 def _runs_in(folder: Path) -> list[Run]:

@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from relpos_lib._checks import check_integer
 from relpos_lib.bias import SimpleBiasRPE
 from relpos_lib.experiments.build import build
 from relpos_lib.experiments.folder import files
@@ -62,6 +63,7 @@ class CappedTail(OwnAttention):
 
     def __init__(self, rpe: SimpleBiasRPE, most: int) -> None:
         super().__init__()
+        check_integer("most", most, 1)
         self.rpe, self.most = rpe, most
 
     def placed(self, scores: Tensor, query: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from relpos_lib.experiments.data import test_batch
 from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.tasks import IGNORED, TASKS
-from relpos_lib.experiments.text import text
+from relpos_lib.experiments.text import BEFORE, text
 
 TOKENS = 8192  # measured at every length
 AT_ONCE = 16_384  # tokens in one call of the model
@@ -77,8 +77,8 @@ def perplexity(
     short one each has nearly the whole window.
     """
     characters = text().testing.long()
-    stop = _start() + TOKENS // stride * stride
-    ends = torch.arange(_start() + stride, stop + 1, stride)
+    stop = BEFORE + TOKENS // stride * stride
+    ends = torch.arange(BEFORE + stride, stop + 1, stride)
     places = ends[:, None] - length + torch.arange(length)
     loss = 0.0
     for some in _parts(places):
@@ -90,11 +90,6 @@ def perplexity(
             )
         )
     return math.exp(loss / (len(ends) * stride))
-
-
-def _start() -> int:
-    """First character to be predicted: with the longest window's text before it."""
-    return 4096
 
 
 def _parts(rows: Tensor) -> Iterator[Tensor]:

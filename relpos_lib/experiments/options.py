@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from relpos_lib.experiments.plans import PLANS
 from relpos_lib.experiments.run import PRECISIONS, Run
 from relpos_lib.experiments.schemes import INITS, SCHEMES
@@ -115,7 +117,15 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.command == "sweep" and options.plan and fields_of(options):
         name = next(iter(fields_of(options))).replace("_", "-")
-        parser.error(f"--{name}: a prepared sweep has its own; leave one of them out")
+        many.error(f"--{name}: a prepared sweep has its own; leave one of them out")
+    if getattr(options, "device", None) == "cuda" and not torch.cuda.is_available():
+        parser.error("argument --device: cuda was asked for, but torch finds no GPU")
+    if options.command == "report":
+        for name in ("write", "plot"):
+            if getattr(options, name) is not None and not options.plan:
+                report.error(f"--{name}: which plan? {', '.join(PLANS)}")
+        if options.weights and options.write is None:
+            report.error("--weights: it needs --write, the folder to keep them in")
     return options
 
 
@@ -178,12 +188,20 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _distance(word: str) -> int | tuple[int, ...]:
-    numbers = tuple(int(part) for part in word.split(","))
+    try:
+        numbers = tuple(int(part) for part in word.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be an integer, or one per head as 2,4,8,16, got {word!r}"
+        ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _positive(word: str) -> int:
-    number = int(word)
+    try:
+        number = int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer, got {word!r}") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number

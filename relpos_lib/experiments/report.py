@@ -49,7 +49,8 @@ def summary(plan: str, runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     if len(found) < len(runs):
         raise ResultsError(
             f"{len(runs) - len(found)} of {len(runs)} runs of {plan!r} are missing in "
-            f"{folder}; `python -m relpos_lib.experiments sweep {plan}` trains them"
+            f"{folder}; `python -m relpos_lib.experiments sweep {plan} --out {folder}` "
+            "trains them"
         )
     return {
         "version": VERSION,
@@ -126,14 +127,18 @@ def _slug(record: dict[str, Any], names: Sequence[str]) -> str:
     parts = [record["label"].replace(" ", "-").replace("=", "")]
     for name in names:
         value = record["run"][name]
-        if name in ("scheme", "max_distance", "test_lengths"):
-            continue
+        if name in ("scheme", "max_distance"):
+            continue  # in the label
         if name == "task":
             parts.insert(0, value)
-        elif not isinstance(value, str):
-            parts.append(f"{name}{value:g}" if value is not None else f"no-{name}")
-        else:
+        elif isinstance(value, list):
+            parts.append("_".join([name, *map(str, value)]))
+        elif isinstance(value, str):
             parts.append(value)
+        elif value is None:
+            parts.append(f"no-{name}")
+        else:
+            parts.append(f"{name}{value:g}" if value < 1e6 else f"{name}{value}")
     return "-".join(parts).replace(".", "_").replace("/", "_")
 
 

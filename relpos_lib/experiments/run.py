@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relpos_lib._checks import check_integer, check_number, check_width
+from relpos_lib._checks import check_integer, check_number
 from relpos_lib.experiments.schemes import INITS, SCHEMES
 from relpos_lib.experiments.tasks import TASKS
+from relpos_lib.experiments.text import BEFORE, text
 
 PRECISIONS = ("float32", "bfloat16")
 SMOOTHED = 20  # steps whose mean loss decides whether something is learned
+LAST_SEED = 10_000_000_000  # times the number of steps, it still fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,11 @@ class Run:
             # Frozen against others; this only says what None stands for.
             own = SCHEMES[self.scheme].distance
             object.__setattr__(self, "max_distance", own)
+        self._check_lengths()
         self._check_numbers()
+        for name in ("lr", "stop_below"):
+            if getattr(self, name) is not None:  # 1 and 1.0 are one run
+                object.__setattr__(self, name, float(getattr(self, name)))
         self._check_scheme()
         self._check_task()
 
@@ -86,25 +92,50 @@ class Run:
         ):
             _check_name(name, getattr(self, name), known)
 
-    def _check_numbers(self) -> None:
-        for name in ("steps", "batch", "shortest", "longest", "layers"):
-            check_integer(name, getattr(self, name), 1)
-        check_integer("seed", self.seed, 0)
-        check_number("lr", self.lr, 1e-12, 1e3)
-        if self.stop_below is not None:
-            check_number("stop_below", self.stop_below, 0.0, 1e9)
-        check_width(self.width, self.heads)
-        if self.window is not None:
-            check_integer("window", self.window, 1)
+    def _check_lengths(self) -> None:
+        if not isinstance(self.test_lengths, (tuple, list)):
+            raise TypeError(
+                "test_lengths must be a tuple of integers, "
+                f"got {type(self.test_lengths).__name__}"
+            )
+        if not self.test_lengths:
+            raise ValueError("test_lengths must hold at least one length, got none")
+        object.__setattr__(self, "test_lengths", tuple(self.test_lengths))
+        fewest = TASKS[self.task].shortest
+        named = [("test_lengths", length) for length in self.test_lengths]
+        named += [("shortest", self.shortest), ("longest", self.longest)]
+        for name, length in named:
+            check_integer(name, length, 1)
+            if length < fewest:
+                raise ValueError(
+                    f"{name} must be at least {fewest} for the task {self.task!r}, "
+                    f"which asks for nothing in less, got {length}"
+                )
         if self.longest < self.shortest:
             raise ValueError(
                 f"longest must be at least shortest, {self.shortest}, "
                 f"got {self.longest}"
             )
-        if not self.test_lengths:
-            raise ValueError("test_lengths must hold at least one length, got none")
-        for length in self.test_lengths:
-            check_integer("test_lengths", length, 1)
+
+    def _check_numbers(self) -> None:
+        for name in ("steps", "batch", "width", "heads", "layers"):
+            check_integer(name, getattr(self, name), 1)
+        check_integer("seed", self.seed, 0)
+        if self.seed > LAST_SEED:
+            raise ValueError(f"seed must be at most {LAST_SEED}, got {self.seed}")
+        check_number("lr", self.lr, 1e-12, 1e3)
+        if self.stop_below is not None:
+            check_number("stop_below", self.stop_below, 0.0, 1e9)
+        if self.width % self.heads:
+            raise ValueError(
+                "width must be a multiple of heads, "
+                f"got width={self.width} and heads={self.heads}"
+            )
+        if self.window is not None:
+            check_integer("window", self.window, 1)
+        if not isinstance(self.is_causal, bool):
+            kind = type(self.is_causal).__name__
+            raise TypeError(f"is_causal must be True or False, got {kind}")
 
     def _check_task(self) -> None:
         if self.is_causal and not TASKS[self.task].can_be_causal:
@@ -117,6 +148,21 @@ class Run:
             raise ValueError(
                 f"is_causal must be True for the task {self.task!r}, "
                 "or the answer could be read from the input"
+            )
+        if TASKS[self.task].answers is None:
+            self._check_text()
+
+    def _check_text(self) -> None:
+        if max(self.test_lengths) > BEFORE:
+            raise ValueError(
+                f"test_lengths must be at most {BEFORE} for the task {self.task!r}, "
+                f"got {max(self.test_lengths)}"
+            )
+        # Every Python's text is longer than that; to read it takes a moment.
+        if self.longest > BEFORE and self.longest >= len(text().training):
+            raise ValueError(
+                "longest must be less than the characters of the text, "
+                f"{len(text().training)}, got {self.longest}"
             )
 
     def _check_scheme(self) -> None:
@@ -214,5 +260,5 @@ def _plain(value: Any) -> Any:
 
 
 def _check_name(what: str, name: object, known: Any) -> None:
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}, got {name!r}")

@@ -161,6 +161,7 @@ class Task(NamedTuple):
         num_symbols: size of the alphabet.
         can_be_causal: whether the answer can be known from what came before.
         must_be_causal: whether the answer stands in the input, one step later.
+        shortest: the shortest length at which anything is asked.
     """
 
     about: str
@@ -168,19 +169,23 @@ class Task(NamedTuple):
     num_symbols: int = NUM_SYMBOLS
     can_be_causal: bool = False
     must_be_causal: bool = False
+    shortest: int = 1
 
 
 COPY_DELAY = 5
 
 TASKS: dict[str, Task] = {
-    "switch": Task("x[i-1] if x[i] is even, else x[i+2]", switch),
-    "shift": Task("x[i+1]", shift),
+    "switch": Task("x[i-1] if x[i] is even, else x[i+2]", switch, shortest=2),
+    "shift": Task("x[i+1]", shift, shortest=2),
     "copy": Task(
         f"x[i-{COPY_DELAY}]",
         partial(delayed_copy, delay=COPY_DELAY),
         can_be_causal=True,
+        shortest=COPY_DELAY + 1,
     ),
-    "recall": Task("what followed when x[i] was last seen", recall, can_be_causal=True),
+    "recall": Task(
+        "what followed when x[i] was last seen", recall, can_be_causal=True, shortest=2
+    ),
     "translate": Task("other words, the first word of a clause at its end", translate),
     "text": Task(
         "the next character of English text",

@@ -16,6 +16,8 @@ from torch import Tensor
 # Newline, space and what is visible in ASCII; anything else becomes the last one.
 ALPHABET = "\n" + "".join(map(chr, range(32, 127))) + "\ufffd"
 HELD_OUT = 10  # every tenth topic is for testing
+# What is predicted in testing begins here, so that the longest window has text before.
+BEFORE = 4096
 
 
 class Text(NamedTuple):

@@ -11,8 +11,8 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,6 +35,9 @@ from relpos_lib.records import VERSION, machine, save
 
 WARM_UP = 0.05  # share of the steps
 MOST_GRADIENT = 1.0  # norm of all gradients together
+# A launcher passes a Ctrl-C on that the terminal has sent already: seconds in which
+# both are one.
+ONE_STOP = 1.0
 FABRIC_PRECISION = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
@@ -49,11 +52,13 @@ def train_run(
     device: str = "auto",
     save_every: int = 200,
     show_progress: bool = True,
+    stop: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """Train and measure a run, or go on with it, and keep the result.
 
     Under ``torchrun`` or SLURM every process calls this; each takes its share of every
-    batch, and the first one writes. Ctrl-C and SIGTERM stop it cleanly.
+    batch, and the first one writes. Ctrl-C and SIGTERM stop it cleanly; a second one
+    ends it at once.
 
     Args:
         run: what to train.
@@ -61,6 +66,7 @@ def train_run(
         device: "auto", "cpu", "cuda" or what else Fabric calls an accelerator.
         save_every: steps from one checkpoint to the next, at least 1.
         show_progress: whether a bar is drawn on stderr.
+        stop: asked at every step whether to stop; then no signal is watched.
 
     Returns:
         The record: "run", "machine", "curve" (a loss a step), "metrics" and more.
@@ -86,7 +92,7 @@ def train_run(
     training = Training(run, fabric)
     if kept.checkpoint.exists():
         training.load(kept.checkpoint)
-    with stop_signals() as asked:
+    with stop_signals() if stop is None else nullcontext(stop) as must_stop:
         steps = tqdm(
             range(training.step, run.steps),
             desc=f"{run.label} seed {run.seed}",
@@ -95,14 +101,15 @@ def train_run(
             disable=not (show_progress and fabric.is_global_zero),
         )
         for step in steps:
+            if training.has_learned():  # asked here, or a resumed run went too far
+                break
             training.advance()
-            if training.wants_stop(bool(asked)):
+            if training.wants_stop(must_stop()):
                 training.save(kept.checkpoint)
                 raise Stopped(f"stopped after {training.step} of {run.steps} steps")
-            if training.has_learned():
-                break
-            if (step + 1) % save_every == 0 and step + 1 < run.steps:
+            if (step + 1) % save_every == 0:
                 training.save(kept.checkpoint)
+        training.save(kept.checkpoint)  # measuring may be stopped, too
     metrics = measured(run, training.plain_model(), fabric.device)
     record = {
         "version": VERSION,
@@ -156,7 +163,7 @@ class Training:
                 ignore_index=IGNORED,
                 reduction="sum",
             )
-            / asked
+            / max(asked, 1)  # few short sequences may ask for nothing
         )
         self.optimizer.zero_grad()
         # Processes average their gradients, but each holds a part of the sum.
@@ -233,19 +240,21 @@ def schedule(step: int, steps: int) -> float:
 
 
 @contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM in a list in place of dying; a second one kills."""
-    asked: list[int] = []
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Tells whether Ctrl-C or SIGTERM came, in place of dying; a second one kills."""
+    asked_at = math.inf
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
+        nonlocal asked_at
+        now = time.monotonic()
+        if now - asked_at > ONE_STOP:
             raise KeyboardInterrupt
-        asked.append(number)
+        asked_at = min(asked_at, now)
 
     watched = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, ask) for number in watched}
     try:
-        yield asked
+        yield lambda: asked_at < math.inf
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
