@@ -218,7 +218,7 @@ const QUERIES_AND_KEYS = {
  * to it by keyboard. Screen readers meet a picture with a text alternative and a grid
  * of which only the current cell exists, so that it is one tab stop of any size.
  * A picture of the figure's own, { node, paint }, may take the place of the cells.
- * `words` says what rows and columns are. Where cells are `pressed`, pointing at one
+ * `words` says what rows and columns are. With `mustPress`, pointing at one
  * without pressing does nothing.
  */
 export function matrix({
@@ -226,7 +226,7 @@ export function matrix({
   ticks = 12,
   ownPicture = null,
   words = QUERIES_AND_KEYS,
-  pressed = false,
+  mustPress = false,
   onCell,
 }) {
   const [xTicks, yTicks] = [
@@ -271,7 +271,7 @@ export function matrix({
     );
   }
   grid.addEventListener("pointermove", (event) => {
-    if (!pressed || event.buttons) point(event);
+    if (!mustPress || event.buttons) point(event);
   });
   grid.addEventListener("pointerdown", point);
   grid.addEventListener("focus", () => onCell(...at));
