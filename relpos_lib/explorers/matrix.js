@@ -12,7 +12,8 @@ export const KEYS_STAY = { "data-lm-suppress-shortcuts": "true" };
 
 const page = Math.random().toString(36).slice(2, 8);
 let made = 0;
-const freshId = (word) => `rp-${word}-${page}-${made++}`;
+/** An id that no other element has. */
+export const freshId = (word) => `rp-${word}-${page}-${made++}`;
 
 /** An element with attributes and children; strings become text, never markup. */
 export function make(tag, attributes = {}, ...children) {
