@@ -97,7 +97,9 @@ SCHEMES: dict[str, Scheme] = {
     "none": Scheme("no positions"),
     "learned": Scheme(
         "a learned vector of each position",
-        encoding=lambda run: LearnedAbsoluteEncoding(run.width, run.longest_seen),
+        encoding=lambda run: _as_wide_as_symbols(
+            LearnedAbsoluteEncoding(run.width, run.longest_seen)
+        ),
     ),
     "sinusoidal": Scheme(
         "sines and cosines of each position",
@@ -181,6 +183,13 @@ SCHEMES: dict[str, Scheme] = {
         is_shaw=True,
     ),
 }
+
+
+def _as_wide_as_symbols(encoding: nn.Module) -> nn.Module:
+    """At first as large as the embeddings it is added to, or it would be drowned."""
+    for table in encoding.parameters():
+        nn.init.normal_(table)
+    return encoding
 
 
 def _zeroed(rpe: nn.Module) -> nn.Module:
