@@ -2,6 +2,10 @@
 
 It is the help on Python's own topics. It differs between versions of Python, so results
 carry its fingerprint and are compared only where that is the same.
+
+Topics quote each other: in Python 3.11 a fifth of the characters that perplexity is
+measured on also stand in the training text. So it is a little too good, but for all
+schemes alike.
 """
 
 from __future__ import annotations
