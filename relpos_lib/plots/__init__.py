@@ -3,8 +3,10 @@
 from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
 from relpos_lib.plots.choosing import by_choice
 from relpos_lib.plots.common import curves, matrices
+from relpos_lib.plots.experiments import by_length
 from relpos_lib.plots.fast import cost_by_length, quadtree_picture
 from relpos_lib.plots.gated_bias import by_factor, by_offset, by_setting, by_side
+from relpos_lib.plots.longer import by_place, reach_by_gap
 from relpos_lib.plots.shaw import (
     accuracy_by_length,
     score_parts,
@@ -16,13 +18,16 @@ __all__ = [
     "accuracy_by_length",
     "by_choice",
     "by_factor",
+    "by_length",
     "by_offset",
+    "by_place",
     "by_setting",
     "by_side",
     "cost_by_length",
     "curves",
     "matrices",
     "quadtree_picture",
+    "reach_by_gap",
     "returned_offsets",
     "score_parts",
     "scores_by_symbol",
