@@ -7,6 +7,8 @@ Fixtures for every test of the site and of the figures' JavaScript:
 ``source_url`` the repository's own files, for modules before they are built in
 ``open_page``  ``open_page(**context_options)`` returns a guarded page
 ``page``       ``open_page()`` with default options
+``open_figures`` opens a guarded page with live figures
+``module``     calls a script with the address of a JavaScript module of the figures
 
 A guarded page aborts every request that leaves the server. Such a request, a
 request that failed, a console error or an uncaught exception fails the test
@@ -23,6 +25,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from figure_pages import html_of, show
 from playwright.sync_api import sync_playwright
 
 from book.tools.browser import find_chromium
@@ -184,3 +187,28 @@ def open_page(browser, server_url: str, page_problems: list[str]):
 def page(open_page):
     """One guarded page with default options."""
     return open_page()
+
+
+@pytest.fixture
+def open_figures(open_page, server_url):
+    """Open a page with these figures; returns the page."""
+
+    def open_figures(*widgets, copies=1, theme="light", **context_options):
+        page = open_page(**context_options)
+        html = html_of(widgets, copies).replace('"light"', f'"{theme}"')
+        show(page, server_url, html, copies * len(widgets))
+        return page
+
+    return open_figures
+
+
+@pytest.fixture
+def module(page, blank_url, source_url):
+    """Call a script with a list: a module's address, then the arguments given here."""
+    page.goto(blank_url)
+
+    def module(name: str, script: str, *arguments):
+        address = f"{source_url}relpos_lib/explorers/{name}"
+        return page.evaluate(script, [address, *arguments])
+
+    return module

@@ -8,6 +8,7 @@ import re
 
 import matplotlib.image as images
 import numpy as np
+from axe_playwright_python.sync_playwright import Axe
 from ipywidgets.embed import dependency_state, escape_script
 
 from relpos_lib.palette import DIVERGING, SEQUENTIAL
@@ -147,3 +148,40 @@ def sticking_out(figure):
         .filter(([, box]) => box.width && (box.left < left || box.right > most))
         .map(([start]) => start);
     }""")
+
+
+def axe_findings(page):
+    """What axe finds wrong with the page: rule and first node of each violation."""
+    violations = Axe().run(page).response["violations"]
+    return [(found["id"], found["nodes"][0]["html"]) for found in violations]
+
+
+def growth(page, begin, play):
+    """How many more elements, nodes and listeners there are after playing."""
+    session = page.context.new_cdp_session(page)
+
+    def count():
+        session.send("HeapProfiler.collectGarbage")
+        found = session.send("Memory.getDOMCounters")
+        elements = page.evaluate("document.getElementsByTagName('*').length")
+        return elements, found["nodes"], found["jsEventListeners"]
+
+    begin()
+    before = count()
+    play()
+    more = [now - then for now, then in zip(count(), before, strict=True)]
+    return dict(zip(("elements", "nodes", "listeners"), more, strict=True))
+
+
+def redraw_times(figure, label, values):
+    """Milliseconds that the handler and the drawing of each slider step take."""
+    return slider_of(figure, label).evaluate(
+        """(node, values) => values.map((value) => {
+          const start = performance.now();
+          node.value = value;
+          node.dispatchEvent(new Event("input"));
+          node.getBoundingClientRect();
+          return performance.now() - start;
+        })""",
+        list(values),
+    )

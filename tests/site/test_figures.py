@@ -5,11 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from figure_pages import (
     assert_colours,
+    axe_findings,
     colours_of,
     drawn,
+    growth,
     hover_cell,
     html_of,
     move_slider,
@@ -27,7 +28,6 @@ from relpos_lib.explorers._picture import round_up
 from relpos_lib.shaw import RelativeMultiHeadAttention
 
 H, L, D = 3, 11, 5
-NODES = "document.getElementsByTagName('*').length"
 
 
 def shaw_explorer(**options):
@@ -40,19 +40,6 @@ def bias_explorer(q_len=7, k_len=L, **options):
     torch.manual_seed(1)
     query, key = torch.randn(H, q_len, D), torch.randn(H, k_len, D)
     return AttentionMapExplorer.from_bias(query, key, SimpleBiasRPE(H, 5), **options)
-
-
-@pytest.fixture
-def open_figures(open_page, server_url):
-    """Open a page with these figures; returns the page."""
-
-    def open_figures(*widgets, copies=1, theme="light", **context_options):
-        page = open_page(**context_options)
-        html = html_of(widgets, copies).replace('"light"', f'"{theme}"')
-        show(page, server_url, html, copies * len(widgets))
-        return page
-
-    return open_figures
 
 
 # Drawing
@@ -334,8 +321,7 @@ def test_axe_finds_nothing(open_figures, theme):
         bias_explorer(view="score"),
         theme=theme,
     )
-    violations = Axe().run(page).response["violations"]
-    assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []
+    assert axe_findings(page) == []
 
 
 def background(figure):
@@ -431,20 +417,9 @@ def test_nothing_grows(open_figures):
                 [rounds, top],
             )
 
-    session = page.context.new_cdp_session(page)
-
-    def count():
-        session.send("HeapProfiler.collectGarbage")
-        found = session.send("Memory.getDOMCounters")
-        return page.evaluate(NODES), found["nodes"], found["jsEventListeners"]
-
-    play(10)
-    before = count()
-    play(200)
-    after = count()
-    assert after[0] == before[0]
-    assert after[2] == before[2]
-    assert after[1] <= before[1] + 50
+    grown = growth(page, lambda: play(10), lambda: play(200))
+    assert grown["elements"] == grown["listeners"] == 0
+    assert grown["nodes"] <= 50
 
 
 def test_copies_of_one_model_move_together(open_figures):

@@ -1,5 +1,6 @@
 """The browser's arithmetic equals the library's, over every control's full range."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -44,11 +45,9 @@ ATTENTION = """async ([address, problem, cases]) => {
 
 
 @pytest.fixture
-def core(page, blank_url, source_url):
-    """Call a function with the address of core.js in front of its arguments."""
-    page.goto(blank_url)
-    address = source_url + "relpos_lib/explorers/core.js"
-    return lambda script, *arguments: page.evaluate(script, [address, *arguments])
+def core(module):
+    """Call a script with the address of core.js in front of its arguments."""
+    return partial(module, "core.js")
 
 
 def pairs_and_corners():
