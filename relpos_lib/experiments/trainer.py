@@ -168,20 +168,26 @@ class Training:
         self.optimizer.zero_grad()
         # Processes average their gradients, but each holds a part of the sum.
         self.fabric.backward(loss * processes)
-        self.fabric.clip_gradients(self.model, self.optimizer, max_norm=MOST_GRADIENT)
+        total = self.fabric.all_reduce(loss.detach(), reduce_op="sum")
+        assert isinstance(total, Tensor)
+        norm = self.fabric.clip_gradients(
+            self.model,
+            self.optimizer,
+            max_norm=MOST_GRADIENT,
+            error_if_nonfinite=False,  # that would not tell what may help
+        )
+        self._refuse("loss", total)
+        self._refuse("norm of the gradient", norm)
         self.optimizer.step()
         self.step += 1
-        self._keep(loss.detach())
-
-    def _keep(self, loss: Tensor) -> None:
-        total = self.fabric.all_reduce(loss, reduce_op="sum")
-        assert isinstance(total, Tensor)
-        if not total.isfinite():
-            raise FloatingPointError(
-                f"the loss is {float(total)} at step {self.step} of {self.run.key}; "
-                f"a smaller lr than {self.run.lr} may help"
-            )
         self.curve.append(float(total))
+
+    def _refuse(self, name: str, number: Any) -> None:
+        if not math.isfinite(number):
+            raise FloatingPointError(
+                f"the {name} is {float(number)} at step {self.step + 1} of "
+                f"{self.run.key}; a smaller lr than {self.run.lr} may help"
+            )
 
     def has_learned(self) -> bool:
         """Whether the loss has fallen as far as the run asks for."""
