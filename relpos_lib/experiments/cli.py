@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from lightning_fabric.utilities import rank_zero_only
 
 from relpos_lib.experiments.dilution import dilution
@@ -153,7 +153,7 @@ def _report(options: argparse.Namespace) -> int:
         if options.write is not None:
             save(options.write / f"experiments-{name}.json", found)
             if options.weights:
-                _copy_weights(name, options.out, options.write)
+                _keep_weights(name, options.out, options.write)
         if options.plot is not None:
             _draw(found, options.plot)
     return 0
@@ -170,13 +170,13 @@ def _dilution(options: argparse.Namespace) -> int:
     return 0
 
 
-def _copy_weights(plan: str, source: Path, target: Path) -> None:
-    first = [run for run in PLANS[plan].runs if run.seed == 0]
-    schemes = [run.scheme for run in first]
-    for run in first:
-        alone = schemes.count(run.scheme) == 1
-        name = f"{plan}-{run.scheme if alone else run.key}.safetensors"
-        shutil.copyfile(files(run, source).weights, target / name)
+def _keep_weights(plan: str, source: Path, target: Path) -> None:
+    """Keep the weights of the first seed in half precision: what is read on a page."""
+    for run in PLANS[plan].runs:
+        if run.seed == 0:
+            weights = load_file(files(run, source).weights)
+            half = {name: tensor.half() for name, tensor in weights.items()}
+            save_file(half, target / f"{plan}-{run.scheme}.safetensors")
 
 
 def _runs_in(folder: Path) -> list[Run]:
