@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from lightning_fabric.utilities import rank_zero_only
+from safetensors.torch import load_file, save_file
 
 from relpos_lib.experiments.dilution import dilution
 from relpos_lib.experiments.folder import files
@@ -171,12 +171,15 @@ def _dilution(options: argparse.Namespace) -> int:
 
 
 def _keep_weights(plan: str, source: Path, target: Path) -> None:
-    """Keep the weights of the first seed in half precision: what is read on a page."""
-    for run in PLANS[plan].runs:
-        if run.seed == 0:
-            weights = load_file(files(run, source).weights)
-            half = {name: tensor.half() for name, tensor in weights.items()}
-            save_file(half, target / f"{plan}-{run.scheme}.safetensors")
+    """Keep the weights of the first seed in half precision: small enough for a page."""
+    first = [run for run in PLANS[plan].runs if run.seed == 0]
+    schemes = [run.scheme for run in first]
+    for run in first:
+        alone = schemes.count(run.scheme) == 1
+        name = f"{plan}-{run.scheme if alone else run.key}.safetensors"
+        weights = load_file(files(run, source).weights)
+        half = {name: tensor.half() for name, tensor in weights.items()}
+        save_file(half, target / name)
 
 
 def _runs_in(folder: Path) -> list[Run]:

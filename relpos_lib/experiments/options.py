@@ -99,7 +99,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     report.add_argument(
         "--weights",
         action="store_true",
-        help="with --write: keep the weights of each scheme's first seed, too, in float16",
+        help="with --write: keep the weights of each first seed, too, as float16",
     )
     report.add_argument(
         "--plot", type=Path, metavar="FOLDER", help="draw each table here, as PNG"
