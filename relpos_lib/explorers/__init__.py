@@ -7,5 +7,10 @@ website). Python can read, set, observe and link every control.
 
 from relpos_lib.explorers.attention_map import AttentionMapExplorer
 from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
+from relpos_lib.explorers.near_far import NearFarExplorer
 
-__all__ = ["AttentionMapExplorer", "IndexMatrixExplorer"]
+__all__ = [
+    "AttentionMapExplorer",
+    "IndexMatrixExplorer",
+    "NearFarExplorer",
+]
