@@ -12,10 +12,11 @@ def run() -> int:
 
         return main()
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRAS:
             raise
         need = 'pip install "relpos_lib[experiments]"'
-        print(f"{error.name} is not installed; {need}", file=sys.stderr)
+        print(f"{name} is not installed; {need}", file=sys.stderr)
         return 2
 
 
