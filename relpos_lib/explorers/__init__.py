@@ -6,11 +6,15 @@ website). Python can read, set, observe and link every control.
 """
 
 from relpos_lib.explorers.attention_map import AttentionMapExplorer
+from relpos_lib.explorers.bias_curve import BiasCurveExplorer
+from relpos_lib.explorers.gate import GateExplorer
 from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
 from relpos_lib.explorers.near_far import NearFarExplorer
 
 __all__ = [
     "AttentionMapExplorer",
+    "BiasCurveExplorer",
+    "GateExplorer",
     "IndexMatrixExplorer",
     "NearFarExplorer",
 ]

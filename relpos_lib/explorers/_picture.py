@@ -13,7 +13,7 @@ from relpos_lib.palette import EMPTY, PAPER, colour_map, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 Panel = NDArray[np.float64]
 NUMBERS_UP_TO = 12
@@ -47,7 +47,27 @@ def draw_panels(
     rows = math.ceil(len(panels) / columns)
     side = 4.0 if len(panels) == 1 else 2.2
     figure = blank_picture(columns * side + 1.0, rows * side + 0.5)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    panel_group(figure, panels, titles, low, high, unit, numbers=numbers)
+    return png_of(figure)
+
+
+def panel_group(
+    parent: FigureBase,
+    panels: list[Panel],
+    titles: list[str],
+    low: float,
+    high: float,
+    unit: str,
+    *,
+    numbers: bool = False,
+) -> None:
+    """Draw matrices, up to four in a row, and their colour bar into a figure.
+
+    Arguments as of :func:`draw_panels`; ``parent`` is a figure or a part of one.
+    """
+    columns = min(4, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    axes = parent.subplots(rows, columns, squeeze=False).ravel()
     for panel, title, ax in zip(panels, titles, axes, strict=False):
         _draw_panel(ax, panel, low, high)
         ax.set_title(title, fontsize=9)
@@ -55,8 +75,7 @@ def draw_panels(
             _write_numbers(ax, panel)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
-    _label(figure, list(axes[: len(panels)]), unit, columns)
-    return png_of(figure)
+    _label(parent, list(axes[: len(panels)]), unit, columns)
 
 
 def blank_picture(width: float, height: float) -> Figure:
@@ -111,7 +130,7 @@ def _write_numbers(ax: Axes, panel: Panel) -> None:
         ax.text(j, i, text, ha="center", va="center", color=ink)
 
 
-def _label(figure: Figure, axes: list[Axes], unit: str, columns: int) -> None:
+def _label(figure: FigureBase, axes: list[Axes], unit: str, columns: int) -> None:
     for index, ax in enumerate(axes):
         if index < columns:
             ax.set_xlabel("key position j", fontsize=8)

@@ -54,10 +54,10 @@ def content_heads(
         check_integer("length", length, 1)
         zeros = torch.zeros(num_heads, length, 1)
         return zeros, zeros
-    return (
-        coloured("query", checked_heads("query", query)),
-        coloured("key", checked_heads("key", key)),
-    )
+    query = coloured("query", checked_heads("query", query))
+    key = coloured("key", checked_heads("key", key))
+    checked_inputs(query[None], key[None], key[None])
+    return query, key
 
 
 def bias_maps(

@@ -129,6 +129,20 @@ export function attend({ H, Q, S, Kmax, content, rowScores }, K, causal) {
   return { content, position, score, weights: softmaxRows(score, allowed, S), allowed };
 }
 
+/**
+ * Attention of one head that adds bias[offset]: content (Q, S) and 2 Kmax + 1 numbers to
+ * position, score and weights, each (Q, S). A bias of -Infinity hides its keys.
+ */
+export function attendWithBias(content, bias, { Q, S, K, Kmax, allowed }) {
+  const position = matrixOf(
+    Q,
+    S,
+    (i, j) => bias[clipOffset(relativeOffset(i, j, Q, S), K) + Kmax],
+  );
+  const score = content.map((value, cell) => value + position[cell]);
+  return { position, score, weights: softmaxRows(score, allowed, S) };
+}
+
 /** Largest absolute value over the allowed cells of every head. */
 export function largest(values, allowed) {
   let most = 0;
