@@ -248,6 +248,30 @@ def test_shaws_tables_may_differ_by_head():
     assert not torch.equal(key_table[1, 0], key_table[1, 2])
 
 
+@pytest.mark.parametrize("factor", [3, 9])
+def test_a_table_times_a_constant_learns_that_many_times_faster(factor):
+    times, plain = (
+        build(run_of(scheme)).double()
+        for scheme in (f"bias-zero-x{factor}", "bias-zero")
+    )
+    rate = 3e-3
+    groups = [
+        {"params": [p], "lr": rate * (factor if "rpe" in name else 1)}
+        for name, p in plain.named_parameters()
+    ]
+    tiny = {"eps": 1e-30}  # or the size of a gradient would matter a little
+    optimizers = {
+        times: torch.optim.Adam(times.parameters(), lr=rate, **tiny),
+        plain: torch.optim.Adam(groups, **tiny),
+    }
+    for step in range(5):
+        for model, optimizer in optimizers.items():
+            backward(model, Run(), length=9 + step)
+            optimizer.step()
+    symbols = symbols_of(12)
+    torch.testing.assert_close(times(symbols), plain(symbols))
+
+
 @pytest.mark.parametrize("init", INITS)
 def test_tables_begin_as_they_are_told(init):
     model = build(run_of("shaw", init=init, width=96, max_distance=20))

@@ -12,6 +12,7 @@ SEEDS = (0, 1, 2, 3, 4)
 FEW_SEEDS = SEEDS[:3]  # enough to see a trend, not to rank
 TEXT_SEEDS = SEEDS[:4]  # the fewest with which a difference can be told from chance
 DISTANCES = (0, 1, 2, 4, 8, 16, 32)
+FASTER = ("bias-zero-x3", "bias-zero-x9")
 COMPARED = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "bias", "shaw")
 TEXT: dict[str, list[Any]] = {
     "task": ["text"],
@@ -45,7 +46,7 @@ def _gate() -> list[Run]:
 
 
 def _length() -> list[Run]:
-    only_for_gates = ("bias-zero", "gated-no-scale")
+    only_for_gates = ("bias-zero", "gated-no-scale", *FASTER)
     return grid(seed=SEEDS, scheme=[n for n in SCHEMES if n not in only_for_gates])
 
 
@@ -74,7 +75,7 @@ def _offset() -> list[Run]:
 
 
 def _distance_text() -> list[Run]:
-    distances = (*DISTANCES, 64, 128)
+    distances = (0, 2, 8, 32, 128)
     return grid(seed=FEW_SEEDS, scheme=["shaw"], max_distance=distances, **TEXT)
 
 
@@ -128,6 +129,10 @@ PLANS: dict[str, Plan] = {
         "which scheme still works at lengths it was not trained on", _length()
     ),
     "gate": Plan("whether a gate helps, at the best learning rate of each", _gate()),
+    "gate-rate": Plan(
+        "whether a plain table that learns faster does what a gate does",
+        grid(seed=SEEDS, scheme=FASTER, lr=[1e-3, 3e-3, 1e-2]),
+    ),
     "distance": Plan(
         "how large K must be",
         grid(seed=SEEDS, scheme=["bias", "shaw"], max_distance=DISTANCES),

@@ -64,6 +64,27 @@ class ShawTables(nn.Module):
         return tables
 
 
+class Times(nn.Module):
+    """The bias table of another scheme, times a constant.
+
+    Adam moves every parameter by about the learning rate, whatever the size of its
+    gradient, so this table moves as if its own rate were that many times larger.
+
+    Args:
+        rpe: what offers the table.
+        factor: the constant.
+    """
+
+    def __init__(self, rpe: Scheme, factor: float) -> None:
+        super().__init__()
+        self.rpe, self.factor = rpe, factor
+        self.max_distance = rpe.max_distance
+
+    def tables(self, max_distance: int | None = None) -> Tables:
+        """The table of one layer, multiplied."""
+        return {"bias_table": self.factor * self.rpe.tables(max_distance)["bias_table"]}
+
+
 class OwnAttention(nn.Module):
     """Base of what attends in a way of its own, because it is no table."""
 

@@ -25,6 +25,7 @@ from relpos_lib.experiments.positions import (
     FromFactor,
     Rotary,
     ShawTables,
+    Times,
 )
 from relpos_lib.sinusoidal import LearnedAbsoluteEncoding, SinusoidalEncoding
 
@@ -143,6 +144,16 @@ SCHEMES: dict[str, Scheme] = {
         position=lambda run: _zeroed(SimpleBiasRPE(run.heads, _max_len(run))),
         distance=4,
     ),
+    "bias-zero-x3": Scheme(
+        "the bias, at first zero, with 3 times the learning rate",
+        position=lambda run: Times(_zeroed(SimpleBiasRPE(run.heads, _max_len(run))), 3),
+        distance=4,
+    ),
+    "bias-zero-x9": Scheme(
+        "the bias, at first zero, with 9 times the learning rate",
+        position=lambda run: Times(_zeroed(SimpleBiasRPE(run.heads, _max_len(run))), 9),
+        distance=4,
+    ),
     "directional": Scheme(
         "a bias of the distance plus one of the direction",
         position=lambda run: DirectionalBiasRPE(run.heads, _max_len(run)),
@@ -192,6 +203,6 @@ def _as_wide_as_symbols(encoding: nn.Module) -> nn.Module:
     return encoding
 
 
-def _zeroed(rpe: nn.Module) -> nn.Module:
+def _zeroed(rpe: SimpleBiasRPE) -> SimpleBiasRPE:
     _zero(rpe)
     return rpe
