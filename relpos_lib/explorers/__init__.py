@@ -9,12 +9,16 @@ from relpos_lib.explorers.attention_map import AttentionMapExplorer
 from relpos_lib.explorers.bias_curve import BiasCurveExplorer
 from relpos_lib.explorers.gate import GateExplorer
 from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
+from relpos_lib.explorers.length_plot import LengthPlotExplorer
 from relpos_lib.explorers.near_far import NearFarExplorer
+from relpos_lib.explorers.sinusoid import SinusoidExplorer
 
 __all__ = [
     "AttentionMapExplorer",
     "BiasCurveExplorer",
     "GateExplorer",
     "IndexMatrixExplorer",
+    "LengthPlotExplorer",
     "NearFarExplorer",
+    "SinusoidExplorer",
 ]

@@ -15,7 +15,7 @@ const LINE_COLOURS = 4;
 const MANY_POINTS = 16;
 
 /** Round numbers from low to high, at most `most` of them, as [number, text]. */
-export function roundTicks(low, high, { most = 6, whole = false } = {}) {
+export function roundTicks(low, high, { most = 7, whole = false } = {}) {
   const span = (high - low) / most || 1;
   const unit = 10 ** Math.max(Math.floor(Math.log10(span)), whole ? 0 : -300);
   const [first, last] = [

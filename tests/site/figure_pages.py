@@ -185,3 +185,17 @@ def redraw_times(figure, label, values):
         })""",
         list(values),
     )
+
+
+def cpu_ms(page, play):
+    """Milliseconds that the page computes while playing, whatever else goes on here."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def now():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(m["value"] for m in metrics if m["name"] == "ThreadTime")
+
+    start = now()
+    play()
+    return 1000 * (now() - start)
