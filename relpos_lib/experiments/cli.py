@@ -16,6 +16,7 @@ from relpos_lib.experiments.dilution import dilution
 from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.options import fields_of, parsed
 from relpos_lib.experiments.plans import PLANS
+from relpos_lib.experiments.reach import reach
 from relpos_lib.experiments.report import METRICS, groups, records, summary, table
 from relpos_lib.experiments.run import Run, run_from
 from relpos_lib.experiments.schemes import SCHEMES
@@ -24,6 +25,19 @@ from relpos_lib.experiments.tasks import TASKS
 from relpos_lib.experiments.trainer import Stopped, train_run
 from relpos_lib.records import load, save
 
+REACHED = ("length", "gate", "gate-rate")  # plans whose models have their reach told
+WITH_GAP = (
+    "bias",
+    "bias-zero",
+    "bias-zero-x3",
+    "bias-zero-x9",
+    "gated",
+    "gated-no-scale",
+    "directional",
+    "shaw-keys",
+    "shaw",
+)
+WITH_PLACES = ("learned", "sinusoidal", "rotary")
 STOPPED = 130  # what a shell gives a program that Ctrl-C ended
 
 
@@ -50,6 +64,7 @@ def _done(options: argparse.Namespace) -> int:
         "sweep": _sweep,
         "report": _report,
         "dilution": _dilution,
+        "reach": _reach,
     }
     try:
         return commands[options.command](options)
@@ -167,6 +182,20 @@ def _dilution(options: argparse.Namespace) -> int:
     print(table({n: {"share": row} for n, row in found["tail_share"].items()}, "share"))
     if options.write is not None:
         save(options.write / "experiments-dilution.json", found)
+    return 0
+
+
+def _reach(options: argparse.Namespace) -> int:
+    plans = [run for name in REACHED for run in PLANS[name].runs]
+    found = reach(
+        [run for run in plans if run.scheme in WITH_GAP],
+        [run for run in PLANS["length"].runs if run.scheme in WITH_PLACES],
+        options.out,
+    )
+    for name, group in found["groups"].items():
+        print(f"{name:28} gap {group['gap']['mean']:5.2f}, reach {group['reach']}")
+    if options.write is not None:
+        save(options.write / "experiments-reach.json", found)
     return 0
 
 

@@ -104,16 +104,18 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     report.add_argument(
         "--plot", type=Path, metavar="FOLDER", help="draw each table here, as PNG"
     )
-    why = commands.add_parser(
-        "dilution", help="why a clipped bias fades with length (after sweep length)"
-    )
-    why.add_argument("--out", type=Path, default=DEFAULT_FOLDER, metavar="FOLDER")
-    why.add_argument(
-        "--write",
-        type=Path,
-        metavar="FOLDER",
-        help="keep the result here, as experiments-dilution.json",
-    )
+    for name, about in (
+        ("dilution", "why a clipped bias fades with length (after sweep length)"),
+        ("reach", "what limits length (after sweep length gate gate-rate)"),
+    ):
+        why = commands.add_parser(name, help=about)
+        why.add_argument("--out", type=Path, default=DEFAULT_FOLDER, metavar="FOLDER")
+        why.add_argument(
+            "--write",
+            type=Path,
+            metavar="FOLDER",
+            help=f"keep the result here, as experiments-{name}.json",
+        )
     options = parser.parse_args(arguments)
     if options.command == "sweep" and options.plan and fields_of(options):
         name = next(iter(fields_of(options))).replace("_", "-")

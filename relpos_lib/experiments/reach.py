@@ -1,16 +1,18 @@
-"""How far a trained model reaches, and whether the height of its favourite tells.
+"""How far a trained model reaches, and what limits it.
 
-A head that favours a near key by a *gap* over the far ones leaves it the weight
+With absolute codes: where in a longer input are the right answers? With a clipped
+table: a head that favours a near key by a *gap* over the far ones leaves it the weight
 ``e^gap / (e^gap + n)`` among n far keys. If that is what limits length, then models
 with a larger gap reach farther, whatever their scheme.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from relpos_lib.bias import SimpleBiasRPE
 from relpos_lib.experiments.build import build
+from relpos_lib.experiments.data import test_batch
 from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.measuring import accuracy_of
 from relpos_lib.experiments.model import TinyLayer, TinyTransformer
@@ -26,42 +30,130 @@ from relpos_lib.experiments.positions import OwnAttention
 from relpos_lib.experiments.report import records
 from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.spread import spread
+from relpos_lib.experiments.tasks import IGNORED
 from relpos_lib.heads import split_heads
+from relpos_lib.offsets import relative_offsets
 from relpos_lib.records import VERSION, ResultsError, machine
 
 CPU = torch.device("cpu")
 FALLEN = 0.75  # accuracy at which a model no longer reaches
 FAR = (2048, 4096, 8192, 16_384)  # for those that still reach at 1024
 SEQUENCES = 64  # on which the gap is measured
+WHOLE, BLOCK = 64, 8  # length of the input whose places are told apart, by so many
+PLAIN = str.maketrans({" ": "-", "=": None, ".": "_", "/": "_"})
 
 
-def reach(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
-    """Gap and reach of trained models whose positions are a table with a clip.
+def reach(
+    clipped: Sequence[Run], others: Sequence[Run], folder: Path
+) -> dict[str, Any]:
+    """What limits the length of trained models.
 
     Args:
-        runs: of schemes that clip and hand tables to attention, finished.
+        clipped: runs of schemes that clip and hand tables to attention, finished.
+        others: runs of any scheme on a task without text, finished.
         folder: where their records and weights are.
 
     Returns:
-        "groups": scheme and learning rate → "gap", "reach" (None where a model never
-        was above the threshold) and "accuracy" by length, over the seeds.
+        "groups": clipped scheme and learning rate → "gap", "reach" (None where a
+        model never was above the threshold) and "accuracy" by length, over the seeds.
+        "places": other scheme → "accuracy" by position, in an input of 64.
+        "repairs": what a plain bias becomes, without training, when no query sees
+        more keys than in training, and when both its tails together weigh as much as
+        those of training at most: repair → "accuracy" by length.
 
     Raises:
         ResultsError: if a run is not finished.
     """
-    runs = list({run.key: run for run in runs}.values())
-    members = defaultdict(list)
-    for run in runs:
-        members[f"{run.label}-lr{run.lr:g}".translate(PLAIN)].append(run)
+    groups, places = (_by_setting(runs) for runs in (clipped, others))
     return {
         "version": VERSION,
         "machine": machine("cpu"),
-        "common": {"fallen": FALLEN, "longest": runs[0].longest},
-        "groups": {name: _group(own, folder) for name, own in members.items()},
+        "common": {"fallen": FALLEN, "longest": clipped[0].longest},
+        "groups": {name: _group(own, folder) for name, own in groups.items()},
+        "places": {name: _places(own, folder) for name, own in places.items()},
+        "repairs": _repairs(groups, folder),
     }
 
 
-PLAIN = str.maketrans({" ": "-", "=": None, ".": "_", "/": "_"})
+class CappedTails(OwnAttention):
+    """The bias, with both tails together lowered to the weight of ``most`` keys.
+
+    With n keys beyond K, ``log(min(n, most) / n)`` is added to their scores.
+    """
+
+    def __init__(self, rpe: SimpleBiasRPE, most: int) -> None:
+        super().__init__()
+        self.rpe, self.most = rpe, most
+
+    def placed(self, scores: Tensor, query: Tensor) -> Tensor:
+        """``scores + b``, and the correction on the tails."""
+        out: Tensor = self.rpe(scores)
+        assert self.rpe.max_distance is not None
+        beyond = relative_offsets(*scores.shape[-2:]).abs() >= self.rpe.max_distance
+        number = beyond.sum(-1, keepdim=True).clamp(min=1)
+        return out + (number.clamp(max=self.most) / number).log() * beyond
+
+
+def _repairs(groups: Mapping[str, Sequence[Run]], folder: Path) -> dict[str, Any]:
+    """Accuracy of the plain bias, repaired in two ways."""
+    runs = [run for own in groups.values() for run in own if run.scheme == "bias"]
+    runs = [run for run in runs if run.lr == Run.lr]
+    return {
+        name: {
+            "accuracy": {
+                str(n): spread([_repaired(how, run, folder, n) for run in runs])
+                for n in runs[0].test_lengths
+            }
+        }
+        for name, how in (("half_window", _hide_half), ("capped_tails", _cap_tails))
+        if runs
+    }
+
+
+def _repaired(
+    how: Callable[[Run, TinyLayer], None], run: Run, folder: Path, length: int
+) -> float:
+    model = _trained(run, folder)
+    for layer in model.layers:
+        assert isinstance(layer, TinyLayer)
+        how(run, layer)
+    return accuracy_of(run, model, length, CPU)
+
+
+def _hide_half(run: Run, layer: TinyLayer) -> None:
+    layer.window = (run.longest - 1) // 2
+
+
+def _cap_tails(run: Run, layer: TinyLayer) -> None:
+    assert isinstance(layer.rpe, SimpleBiasRPE)
+    assert isinstance(run.max_distance, int)
+    # A query at an end of the longest input has the heaviest tail.
+    layer.rpe = CappedTails(layer.rpe, run.longest - run.max_distance)
+
+
+def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    members = defaultdict(list)
+    for run in {run.key: run for run in runs}.values():
+        members[f"{run.label}-lr{run.lr:g}".translate(PLAIN)].append(run)
+    return members
+
+
+@torch.no_grad()
+def _places(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
+    """Accuracy at positions 0 to 7, 8 to 15 and so on, of an input of 64."""
+    symbols, answers = test_batch(runs[0], WHOLE, 4 * SEQUENCES * WHOLE)
+    asked = answers != IGNORED
+    each = []
+    for run in runs:
+        right = _trained(run, folder)(symbols).argmax(-1) == answers
+        each.append((_by_block(right & asked) / _by_block(asked)).tolist())
+    starts = range(0, WHOLE, BLOCK)
+    return {
+        "accuracy": {
+            str(start): spread(shares)
+            for start, shares in zip(starts, zip(*each, strict=True), strict=True)
+        }
+    }
 
 
 def _group(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
@@ -93,6 +185,11 @@ def _group(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     }
 
 
+def _by_block(flags: Tensor) -> Tensor:
+    """How many of the flags (B, L) are set, block by block."""
+    return flags.sum(0).view(-1, BLOCK).sum(1)
+
+
 def reached(curve: Mapping[int, float]) -> float | None:
     """The length at which accuracy falls to 0.75, between two measured lengths.
 
@@ -109,10 +206,10 @@ def reached(curve: Mapping[int, float]) -> float | None:
     lengths = sorted(curve)
     if curve[lengths[0]] <= FALLEN:
         return None
-    for low, high in zip(lengths, lengths[1:], strict=False):
+    for low, high in itertools.pairwise(lengths):
         if curve[high] <= FALLEN:
             share = (curve[low] - FALLEN) / (curve[low] - curve[high])
-            return round(low * (high / low) ** share, 1)
+            return round(float(low * (high / low) ** share), 1)
     return float(lengths[-1])
 
 
@@ -152,6 +249,9 @@ def _position_scores(layer: torch.nn.Module, x: Tensor) -> Tensor:
 
 
 def _trained(run: Run, folder: Path) -> TinyTransformer:
+    path = files(run, folder).weights
+    if not path.exists():
+        raise ResultsError(f"{path} is missing; a sweep makes it")
     model = build(run)
-    model.load_state_dict(load_file(files(run, folder).weights))
+    model.load_state_dict(load_file(path))
     return model.eval()
