@@ -23,3 +23,11 @@ def test_a_model_that_never_reached_is_no_point():
     assert ax.collections[0].get_offsets().tolist() == [[2.0, 100.0]]
     assert [tick.get_text() for tick in ax.get_legend().get_texts()] == ["table"]
     assert ax.get_yticks().tolist() == [64, 128]
+
+
+def test_groups_of_one_name_share_a_colour():
+    one = {"gap": {"each": [1.0]}, "reach": [100.0]}
+    groups = {"slow": one, "fast": one, "other": one}
+    labels = {"slow": "bias", "fast": "bias", "other": "Shaw"}
+    (ax,) = plots.reach_by_gap(groups, labels).axes
+    assert [len(points.get_offsets()) for points in ax.collections] == [2, 1]

@@ -45,27 +45,30 @@ def reach_by_gap(groups: Mapping[str, Any], labels: Mapping[str, str]) -> Figure
 
     Args:
         groups: name → "gap" and "reach" of each seed.
-        labels: names of the groups to be drawn → what to call them.
+        labels: names of the groups to be drawn → what to call them; groups of one
+            name share a colour.
 
     Returns:
-        The figure, one point a trained model.
+        The figure, one point a trained model that reaches any length.
     """
+    points: dict[str, list[tuple[float, float]]] = {}
+    for name, label in labels.items():
+        group = groups[name]
+        for gap, length in zip(group["gap"]["each"], group["reach"], strict=True):
+            if length is not None:
+                points.setdefault(label, []).append((gap, length))
     with mpl.rc_context(STYLE):
         fig, (ax,) = new_figure(1, width=6.2, height=3.6)
-        lengths: list[float] = []
-        for n, (name, label) in enumerate(labels.items()):
-            pairs = zip(groups[name]["gap"]["each"], groups[name]["reach"], strict=True)
-            known = [(gap, length) for gap, length in pairs if length is not None]
+        for n, (label, own) in enumerate(points.items()):
             ax.scatter(
-                [gap for gap, _ in known],
-                [length for _, length in known],
+                *zip(*own, strict=True),
                 label=label,
                 color=COLOURS[n % len(COLOURS)],
                 marker=MARKERS[n % len(MARKERS)],
                 s=28,
             )
-            lengths += [length for _, length in known]
         ax.set_yscale("log", base=2)
+        lengths = [length for own in points.values() for _, length in own]
         ticks = _doublings(min(lengths), max(lengths))
         ax.set_yticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
