@@ -60,16 +60,18 @@ def reach_by_gap(groups: Mapping[str, Any], labels: Mapping[str, str]) -> Figure
     with mpl.rc_context(STYLE):
         fig, (ax,) = new_figure(1, width=6.2, height=3.6)
         for n, (label, own) in enumerate(points.items()):
+            gaps, lengths = zip(*own, strict=True)
             ax.scatter(
-                *zip(*own, strict=True),
+                gaps,
+                lengths,
                 label=label,
                 color=COLOURS[n % len(COLOURS)],
                 marker=MARKERS[n % len(MARKERS)],
                 s=28,
             )
         ax.set_yscale("log", base=2)
-        lengths = [length for own in points.values() for _, length in own]
-        ticks = _doublings(min(lengths), max(lengths))
+        ends = [length for own in points.values() for _, length in own]
+        ticks = _doublings(min(ends), max(ends))
         ax.set_yticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
         ax.set(xlabel="gap of a favoured key over far ones", ylabel="length reached")
