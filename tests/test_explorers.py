@@ -254,11 +254,6 @@ def test_a_query_without_keys_has_weights_zero():
             r"x must have shape \(L, 15\)",
         ),
         (
-            lambda q: AttentionMapExplorer.from_shaw(shaw_module(keys=False), q),
-            ValueError,
-            "key vectors",
-        ),
-        (
             lambda q: AttentionMapExplorer.from_bias(q[0, 0], q, ALiBi(H)),
             ValueError,
             r"query must have shape \(H, length, D\) .* got \(5,\)",
@@ -428,7 +423,7 @@ def test_a_bundle_is_one_small_module(entry):
     assert re.findall(r"^\s*import\b", text, re.MULTILINE) == []
     assert re.findall(r"\bexport\b.*", text) == ["export default { render };"]
     assert "/**" not in text
-    assert len(text.encode()) < 45_000
+    assert len(gzip.compress(text.encode())) < 20_000
     names = re.findall(r"^(?:const|let|function) (\w+)", text, re.MULTILINE)
     assert len(names) == len(set(names))
 

@@ -51,6 +51,34 @@ def draw_panels(
     return png_of(figure)
 
 
+def draw_steps(
+    steps: dict[str, NDArray[np.float64]], score_end: float, weight_end: float
+) -> bytes:
+    """Scores and weights side by side, one head below the other, as a PNG.
+
+    Args:
+        steps: name → (heads, Q, S), NaN where masked; the last one is the weights.
+        score_end: upper end of the scale of the scores; the lower one is below zero.
+        weight_end: upper end of the scale of the weights.
+
+    Returns:
+        The picture, the same bytes for the same input.
+    """
+    *scores, weights = steps
+    heads = len(steps[weights])
+    figure = blank_picture(9.6, 2.3 * heads)
+    parts = figure.subfigures(heads, 2, squeeze=False, width_ratios=[2.7, 1])
+    for head, (left, right) in enumerate(parts):
+        for part in (left, right):
+            part.set_facecolor(PAPER)
+        titles = [f"head {head + 1}: {scores[0]}", *scores[1:]]
+        panels = [steps[name][head] for name in scores]
+        panel_group(left, panels, titles, -score_end, score_end, "score")
+        last = [steps[weights][head]]
+        panel_group(right, last, [weights], 0.0, weight_end, "attention weight")
+    return png_of(figure)
+
+
 def panel_group(
     parent: FigureBase,
     panels: list[Panel],

@@ -1,13 +1,16 @@
-/** Attention maps of every head: content + position = score -> softmax -> weight. */
+/** Attention, one cell at a time: content + position = score -> softmax -> values. */
+import { binsOf, cellSteps } from "./attention_map_math.js";
 import {
   attend,
   clipOffset,
   diverging,
   floats,
   format,
+  keysOfRow,
   largest,
   prepare,
   relativeOffset,
+  roomFor,
   roundUp,
   tableRow,
   viridis,
@@ -21,139 +24,469 @@ import {
   matrix,
   readout,
   slider,
+  svgNode,
+  update,
 } from "./matrix.js";
 
-const TRAITS = ["max_distance", "heads_shown", "causal", "view"];
+const SHOWN = ["max_distance", "length", "heads_shown", "causal", "view"];
+const CHOSEN = ["head", "query_index", "key_index"];
 const VIEWS = {
   content: "content score",
   position: "position score",
   score: "score",
   weights: "attention weight",
 };
+const STEPS_OF_ALL = Object.keys(VIEWS);
+const SIGNS = { content: "", position: "+ ", score: "= ", weights: "\u2192 " };
+/** So many numbers of a vector are written out. */
+const WRITTEN = 3;
 
-function problemOf(model) {
+function dataOf(model) {
+  const [H, Q, S, D, Dv] = [
+    "num_heads",
+    "query_length",
+    "key_length",
+    "head_width",
+    "value_width",
+  ].map((trait) => model.get(trait));
+  const [query, key, table, value, valueTable] = [
+    "_query",
+    "_key",
+    "_table",
+    "_value",
+    "_value_table",
+  ].map((trait) => floats(model.get(trait)));
+  const [scheme, tables] = [model.get("scheme"), model.get("tables")];
+  const Kmax = model.get("key_distance");
   return {
-    query: floats(model.get("_query")),
-    key: floats(model.get("_key")),
-    table: floats(model.get("_table")),
-    scheme: model.get("scheme"),
-    H: model.get("num_heads"),
-    Q: model.get("query_length"),
-    S: model.get("key_length"),
-    D: model.get("head_width"),
-    Kmax: model.get("table_distance"),
+    ...{ H, Q, S, D, Dv, query, key, table, value, valueTable, scheme, Kmax },
+    valueReach: model.get("value_distance"),
+    hasKeys: tables.includes("key_table"),
+    hasBins: tables.includes("value_table"),
   };
 }
 
 /** A weight: one that is not zero must not look like it. */
 const share = (weight) => (weight > 0 && weight < 5e-4 ? "< 0.001" : format(weight, 3));
 
-/** What one head's picture shows now, in words. */
-function inWords(head, values, { Q, S, K, causal, view, result }) {
-  let best = -1;
+/** A number with three digits, or in powers of ten if it would look like zero. */
+const plain = (x) =>
+  x === 0 || Math.abs(x) >= 1e-3
+    ? format(x, 3)
+    : x.toExponential(1).replaceAll("-", "\u2212");
+
+const counted = (keys) => `${keys} ${keys === 1 ? "key" : "keys"}`;
+
+/** A vector as its first few numbers. */
+function vectorText(vector) {
+  const numbers = [...vector.subarray(0, WRITTEN)].map((x) => format(x, 2));
+  return `[${numbers.join(", ")}${vector.length > WRITTEN ? ", \u2026" : ""}]`;
+}
+
+/** An offset; that of an edge row stands for all beyond. */
+const beyond = (row, K) =>
+  format(row - K) + (row && row < 2 * K ? "" : row ? " and more" : " and less");
+
+/** What one panel shows now, in words. */
+function inWords(head, view, { Q, S, K, causal, result }) {
+  const [values, allowed] = [result[view], result.allowed];
+  const start = head * Q * S;
+  let [best, most] = [-1, -Infinity];
   for (let cell = 0; cell < Q * S; cell++)
-    if (result.allowed[cell] && !(values[best] >= values[cell])) best = cell;
+    if (values[start + cell] > most && allowed[cell]) {
+      best = cell;
+      most = values[start + cell];
+    }
   const peak =
     best < 0
       ? "No query may attend to a key."
-      : `Largest, ${format(values[best], 3)}, ` +
-        `at query ${Math.floor(best / S)}, key ${best % S}.`;
+      : `Largest, ${format(most, 3)}, at query ${Math.floor(best / S)}, key ${best % S}.`;
   return (
     `${VIEWS[view]}s of head ${head + 1}: ${Q} queries by ${S} keys, ` +
     `maximum distance ${K}${causal ? ", causal" : ""}. ${peak}`
   );
 }
 
+/** The bars of one head: how the weights of a query fall into the rows of a table. */
+function binBars(head, onRow) {
+  const [bars, own] = [svgNode("path", {}), svgNode("path", {})];
+  own.setAttribute("class", "rp-maps-own");
+  const svg = svgNode("svg", {
+    class: "rp-maps-bars",
+    role: "img",
+    preserveAspectRatio: "none",
+  });
+  svg.append(bars, own);
+  const [top, low, high] = [make("span"), make("span"), make("span")];
+  const ends = (...parts) =>
+    make("div", { class: "rp-maps-ends", "aria-hidden": "true" }, ...parts);
+  const node = make(
+    "div",
+    { class: "rp-maps-bin" },
+    ends(make("span", { class: "rp-maps-name" }, `head ${head + 1}`), top),
+    svg,
+    ends(low, high),
+  );
+  let count = 1;
+  const rowAt = (event) => {
+    const { left, width } = svg.getBoundingClientRect();
+    const row = Math.floor(((event.clientX - left) / width) * count);
+    return Math.max(0, Math.min(count - 1, row));
+  };
+  svg.addEventListener("pointermove", (event) => onRow(rowAt(event), false));
+  svg.addEventListener("pointerdown", (event) => onRow(rowAt(event), true));
+  const bar = (row, height) => `M${row + 0.06} 1v${-height}h0.88v${height}z`;
+
+  function draw(bins, row, most, query) {
+    count = bins.length;
+    const K = (count - 1) / 2;
+    update(svg, "viewBox", `0 0 ${count} 1`);
+    const heights = Array.from(bins, (bin) => bin / most);
+    update(bars, "d", heights.map((height, r) => bar(r, height)).join(""));
+    update(own, "d", bar(row, heights[row]));
+    top.textContent = format(most, most < 0.1 ? 3 : 2);
+    low.textContent = K ? `\u2264 ${format(-K)}` : "all offsets";
+    high.textContent = K ? `\u2265 ${K}` : "";
+    const best = bins.indexOf(Math.max(...bins));
+    const alt =
+      `Weights of query ${query} in head ${head + 1}, added up for each of ${count} ` +
+      `rows of the value table. Most, ${format(bins[best], 3)}, falls into row ${best}, ` +
+      `offset ${beyond(best, K)}; ${format(bins[row], 3)} into row ${row}.`;
+    update(svg, "aria-label", alt);
+  }
+  return { node, draw };
+}
+
+/** The lines of the arithmetic of one cell: [name, label, text]. */
+function linesOf(data, steps, now, allowed) {
+  const root = `\u221a${data.D}`;
+  const scaled = (name, dot, x) =>
+    `${name} / ${root} = ${plain(dot)} / ${plain(Math.sqrt(data.D))} = ${plain(x)}`;
+  const { keyRow, valueRow, content, position, score, weight } = steps;
+  const positionText =
+    data.scheme === "bias"
+      ? `b[row ${keyRow}] = ${plain(position)}`
+      : data.hasKeys
+        ? scaled(`q\u00b7a[row ${keyRow}]`, steps.dotRow, position)
+        : "0: the keys have no table";
+  const sign = position < 0 ? "\u2212" : "+";
+  const less = steps.shift ? ` ${steps.shift < 0 ? "+" : "\u2212"} ${plain(Math.abs(steps.shift))}` : "";
+  const lines = [
+    ["content", "content", scaled("q\u00b7k", steps.dotKey, content)],
+    ["position", "+ position", positionText],
+    [
+      "score",
+      "= score",
+      `${plain(content)} ${sign} ${plain(Math.abs(position))} = ${plain(score)}`,
+    ],
+    [
+      "softmax",
+      "\u2192 weight",
+      allowed
+        ? `exp(${plain(score)}${less}) / sum over ${counted(steps.seen)} = ` +
+          `${plain(steps.exponential)} / ${plain(steps.denominator)} = ${plain(weight)}`
+        : "masked: not in the sum, weight 0",
+    ],
+  ];
+  const parts = [
+    ...(data.value.length ? [["v", steps.value]] : []),
+    ...(data.hasBins ? [[`a[row ${valueRow}]`, steps.vector]] : []),
+  ];
+  if (parts.length) {
+    const join = (texts) => (texts.length > 1 ? `(${texts.join(" + ")})` : texts[0]);
+    const [names, vectors] = [
+      parts.map(([name]) => name),
+      parts.map(([, vector]) => vectorText(vector)),
+    ].map(join);
+    const result = vectorText(Float64Array.from(steps.added));
+    const text = [names, vectors].map((part) => `${plain(weight)} \u00b7 ${part} = `);
+    lines.push(["value", "\u00d7 value", text.join("") + result]);
+  }
+  if (data.hasBins) {
+    const read = `${counted(steps.binKeys)} ${steps.binKeys === 1 ? "reads" : "read"}`;
+    const row = `row ${valueRow} (offset ${beyond(valueRow, now.valueK)})`;
+    const text = `${read} ${row} of the value table, with weight ${plain(steps.bin)} in all`;
+    lines.push(["bin", "bin", text]);
+  }
+  return lines;
+}
+
+/** The arithmetic of the chosen cell, as a short text that is announced. */
+function arithmetic() {
+  const title = make("div", { class: "rp-maps-name" });
+  const rows = make("div", { class: "rp-maps-lines" });
+  const node = make(
+    "output",
+    { class: "rp-maps-cell", "aria-live": "polite" },
+    title,
+    rows,
+  );
+  const made = {};
+  function tell(name, lines) {
+    if (title.textContent !== name) title.textContent = name;
+    for (const [step, label, text] of lines) {
+      made[step] ??= rows.appendChild(
+        make("div", {}, make("b"), " ", make("span", { "data-step": step })),
+      );
+      const [heading, , body] = made[step].childNodes;
+      if (heading.textContent !== label) heading.textContent = label;
+      if (body.textContent !== text) body.textContent = text;
+    }
+  }
+  return { node, tell };
+}
+
 function render({ model, el }) {
-  const fixed = prepare(problemOf(model));
-  const { H, Q, S, Kmax } = fixed;
+  const data = dataOf(model);
+  const fixed = prepare(data);
+  const room = roomFor(fixed);
+  const { H, Q, S } = fixed;
   const controls = [
-    slider(model, "max_distance", "Maximum distance", "K", 0, Kmax),
+    slider(model, "max_distance", "Maximum distance", "K", 0, model.get("table_distance")),
+    slider(model, "length", "Sequence length", "", 1, Math.max(Q, S)),
     slider(model, "heads_shown", "Heads shown", "", 1, H),
     choice(model, "view", "Show", {
       content: "content",
       position: "position",
       score: "score",
       weights: "weights",
+      steps: "all four",
     }),
     checkbox(model, "causal", "Causal mask"),
   ];
-  const [bar, numbers] = [colourBar(), readout()];
-  const panels = Array.from({ length: H }, (_, head) => {
-    const cells = matrix({
-      name: `Head ${head + 1}`,
-      ticks: 7,
-      onCell: (i, j) => onCell(head, i, j),
-    });
-    const title = make("div", { class: "rp-title" }, `head ${head + 1}`);
-    return { ...cells, box: make("div", { class: "rp-panel" }, title, cells.node) };
-  });
-  let current = { head: 0, i: Q - 1, j: 0 };
-  let now = null;
+  const [bar, weightBar, numbers, cell] = [
+    colourBar(),
+    colourBar(),
+    readout(),
+    arithmetic(),
+  ];
+  /** Panels of every head: of the one step that is shown, or of all four. */
+  const panels = Array.from({ length: H }, (_, head) => [newPanel(head, 0)]);
+  const headings = panels.map((_, head) =>
+    make("div", { class: "rp-maps-head" }, `head ${head + 1}`),
+  );
+  const boxes = panels.flatMap(([{ box }], head) => [headings[head], box]);
+  const grid = make("div", { class: "rp-panels" }, ...boxes);
+  const bins = Array.from({ length: H }, (_, head) =>
+    binBars(head, (row, isPress) => onRow(head, row, isPress)),
+  );
+  const binTitle = make("p");
+  const binBox = make(
+    "div",
+    {},
+    binTitle,
+    make("div", { class: "rp-panels" }, ...bins.map(({ node }) => node)),
+  );
+  binBox.hidden = !data.hasBins;
+  let [now, pointed, last] = [null, null, ""];
 
-  function onCell(head, i, j) {
-    current = { head, i, j };
+  function newPanel(head, slot) {
+    const cells = matrix({
+      name: `Head ${head + 1}${slot ? `, ${STEPS_OF_ALL[slot]}` : ""}`,
+      ticks: 7,
+      onCanvas: true,
+      onCell: (i, j) => point(head, i, j),
+    });
+    const [run, chosen] = [make("div"), make("div", { class: "rp-maps-chosen" })];
+    const quiet = { class: "rp-maps-marks", "aria-hidden": "true" };
+    const marks = make("div", quiet, run, chosen);
+    cells.node.append(marks);
+    const title = make("div", { class: "rp-title" });
+    const box = make("div", { class: "rp-panel" }, title, cells.node);
+    const choose = () => pointed && set(pointed);
+    cells.grid.addEventListener("click", choose);
+    cells.grid.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose();
+    });
+    cells.grid.addEventListener("pointerenter", () => {
+      const { i, j } = shownCell();
+      point(head, i, j);
+    });
+    for (const end of ["pointerleave", "blur"])
+      cells.grid.addEventListener(end, () => {
+        if (document.activeElement !== cells.grid) point(...chosenCell());
+      });
+    return { ...cells, box, title, run, chosen };
+  }
+  function point(head, i, j) {
+    pointed = { head, i, j };
     tell();
   }
-  /** Mark the cell in every head, to compare heads, and say its numbers. */
+  function set({ head, i, j }) {
+    model.set({ head: head + 1, query_index: i, key_index: j });
+    model.save_changes();
+  }
+  /** The reader points at a bar: at the key nearest to the query that reads its row. */
+  function onRow(head, row, isPress) {
+    const { i } = shownCell();
+    const [first, end] = keysOfRow(row, i, { ...now, K: now.valueK });
+    if (first >= end) return;
+    point(head, i, row ? first : end - 1);
+    if (isPress) set(pointed);
+  }
+  /** The chosen cell, or the nearest that is shown. */
+  function chosenCell() {
+    const [head, i, j] = CHOSEN.map((trait) => model.get(trait));
+    return [
+      Math.min(head, now.shown) - 1,
+      Math.min(i, now.Q - 1),
+      Math.min(j, now.S - 1),
+    ];
+  }
+  /** The cell that the readout is about. */
+  function shownCell() {
+    const { head, i, j } = pointed ?? { head: H, i: Q, j: S };
+    return {
+      head: Math.min(head, now.shown - 1),
+      i: Math.min(i, now.Q - 1),
+      j: Math.min(j, now.S - 1),
+    };
+  }
+  function place({ style }, top, left, width) {
+    Object.assign(style, {
+      top: `${(100 * top) / now.Q}%`,
+      left: `${(100 * left) / now.S}%`,
+      height: `${100 / now.Q}%`,
+      width: `${(100 * width) / now.S}%`,
+    });
+  }
+  /** Mark the cell in every panel, to compare heads, and say its numbers. */
   function tell() {
-    const { i, j } = current;
-    const head = Math.min(current.head, now.shown - 1);
-    for (const panel of panels) panel.select(i, j);
-    panels.forEach((panel, h) => panel.box.classList.toggle("rp-current", h === head));
-    const cell = (head * Q + i) * S + j;
-    const { content, position, score, weights, allowed } = now.result;
-    const offset = relativeOffset(i, j, Q, S);
-    const number = (name) => format(name[cell], 3);
+    const { head, i, j } = shownCell();
+    const [own, row, column] = chosenCell();
+    const valueRow = tableRow(relativeOffset(i, j, now.Q, now.S), now.valueK);
+    const [first, end] = keysOfRow(valueRow, i, { ...now, K: now.valueK });
+    panels.slice(0, now.shown).forEach((steps, h) => {
+      for (const panel of steps.slice(0, now.slots)) {
+        panel.select(i, j);
+        panel.box.classList.toggle("rp-current", h === head);
+        panel.chosen.hidden = h !== own || (row === i && column === j);
+        if (!panel.chosen.hidden) place(panel.chosen, row, column, 1);
+        panel.run.hidden = !data.hasBins || end - first < 2;
+        if (!panel.run.hidden) place(panel.run, i, first, end - first);
+      }
+    });
+    tellNumbers(head, i, j);
+    if (data.hasBins) drawBins(i, valueRow);
+  }
+  function tellNumbers(head, i, j) {
+    const at = (head * now.Q + i) * now.S + j;
+    const { result, K, keyK } = now;
+    const offset = relativeOffset(i, j, now.Q, now.S);
+    const number = (name) => format(result[name][at], 3);
+    const allowed = result.allowed[i * now.S + j];
     numbers.tell([
       ["head", "head", String(head + 1)],
       ["i", "query i =", String(i)],
       ["j", "key j =", String(j)],
       ["offset", "offset", format(offset)],
-      ["clipped", "clipped", format(clipOffset(offset, now.K))],
-      ["row", "row", String(tableRow(offset, now.K))],
-      ["content", "content", number(content)],
-      ["position", "+ position", number(position)],
-      ["score", "= score", number(score)],
-      [
-        "weight",
-        "\u2192 weight",
-        allowed[i * S + j] ? share(weights[cell]) : "0, masked",
-      ],
+      ["clipped", "clipped", format(clipOffset(offset, K))],
+      ["row", "row", String(tableRow(offset, data.hasKeys || !data.hasBins ? keyK : now.valueK))],
+      ["content", "content", number("content")],
+      ["position", "+ position", number("position")],
+      ["score", "= score", number("score")],
+      ["weight", "\u2192 weight", allowed ? share(result.weights[at]) : "0, masked"],
     ]);
   }
-  function redraw() {
-    const [K, causal, view] = ["max_distance", "causal", "view"].map((t) =>
-      model.get(t),
+  function drawBins(i, valueRow) {
+    const shown = bins.slice(0, now.shown);
+    const heights = shown.map((_, head) =>
+      binsOf(now.result.weights, head, i, { ...now, K: now.valueK }),
     );
-    const result = attend(fixed, K, causal);
-    now = { Q, S, K, causal, view, result, shown: model.get("heads_shown") };
-    const signed = view !== "weights";
-    const top = roundUp(largest(result[view], result.allowed));
-    const colour = (value) => (signed ? diverging(value / top) : viridis(value / top));
-    for (const control of controls) control.show();
-    panels.forEach((panel, head) => {
-      panel.box.hidden = head >= now.shown;
-      if (panel.box.hidden) return;
-      const values = result[view].subarray(head * Q * S, (head + 1) * Q * S);
-      const cellOf = (i, j) => ({
-        colour: result.allowed[i * S + j] ? colour(values[i * S + j]) : null,
-      });
-      panel.draw({ queries: Q, keys: S, cellOf, alt: inWords(head, values, now) });
+    const most = roundUp(Math.max(...heights.map((one) => Math.max(...one))));
+    shown.forEach((one, head) => one.draw(heights[head], valueRow, most, i));
+    bins.forEach(({ node }, head) => {
+      node.hidden = head >= now.shown;
     });
-    const ends = [signed ? -top : 0, top].map((end) =>
-      String(end).replace("-", "\u2212"),
+    const text =
+      `Value side: the weights of query ${i}, added up for each of the ` +
+      `${2 * now.valueK + 1} rows of the value table`;
+    if (binTitle.textContent !== text) binTitle.textContent = text;
+  }
+  function tellArithmetic() {
+    const [head, i, j] = chosenCell();
+    const steps = cellSteps(data, now.result, [head, i, j], now);
+    const { offset, clipped } = steps;
+    const clip = clipped === offset ? "" : `, clipped to ${format(clipped)}`;
+    const name = `Head ${head + 1}, query ${i}, key ${j}: offset ${format(offset)}${clip}`;
+    const allowed = now.result.allowed[i * now.S + j];
+    cell.tell(name, linesOf(data, steps, now, allowed));
+  }
+  function drawPanels() {
+    const { Q: q, S: s, result, view, slots } = now;
+    const views = slots > 1 ? STEPS_OF_ALL : [view];
+    const tops = Object.fromEntries(
+      views.map((step) => [step, largest(result[step], result.allowed)]),
     );
-    bar.show(...ends, VIEWS[view], signed ? (t) => diverging(2 * t - 1) : viridis);
+    // Scores share one scale, so that content + position = score can be seen.
+    const most = Math.max(...views.filter((v) => v !== "weights").map((v) => tops[v]), 0);
+    const topOf = (step) => roundUp(step === "weights" ? tops.weights : most);
+    panels.forEach((steps, head) => {
+      while (head < now.shown && steps.length < slots) {
+        const panel = newPanel(head, steps.length);
+        steps.at(-1).box.after(panel.box);
+        steps.push(panel);
+      }
+      headings[head].hidden = head >= now.shown || slots === 1;
+      steps.forEach((panel, slot) => {
+        panel.box.hidden = head >= now.shown || slot >= slots;
+        if (panel.box.hidden) return;
+        const step = views[slot];
+        const title = slots > 1 ? SIGNS[step] + step : `head ${head + 1}`;
+        if (panel.title.textContent !== title) panel.title.textContent = title;
+        const shade = {
+          ...{ values: result[step], start: head * q * s, allowed: result.allowed },
+          ...{ top: topOf(step), signed: step !== "weights" },
+        };
+        panel.draw({ queries: q, keys: s, shade, alt: inWords(head, step, now) });
+      });
+    });
+    grid.classList.toggle("rp-maps-all", slots > 1);
+    const showBar = (one, step) => {
+      const [signed, top] = [step !== "weights", topOf(step)];
+      const ends = [signed ? -top : 0, top].map((end) => String(end).replace("-", "\u2212"));
+      one.show(...ends, VIEWS[step], signed ? (t) => diverging(2 * t - 1) : viridis);
+    };
+    showBar(bar, views.length > 1 ? "score" : view);
+    if (views.length > 1) showBar(weightBar, "weights");
+    if (views.length > 1) bar.node.after(weightBar.node);
+    else weightBar.node.remove();
+  }
+  function redraw() {
+    const [K, length, shown, causal, view] = SHOWN.map((trait) => model.get(trait));
+    const [q, s] = [Math.min(length, Q), Math.min(length, S)];
+    const wanted = [K, length, causal].join();
+    const result = wanted === last ? now.result : attend(fixed, K, causal, [q, s], room);
+    last = wanted;
+    now = {
+      ...{ Q: q, S: s, K, causal, view, result, shown },
+      slots: view === "steps" ? 4 : 1,
+      keyK: Math.min(K, data.Kmax),
+      valueK: Math.min(K, data.valueReach),
+    };
+    for (const control of controls) control.show();
+    if (!pointed) {
+      const [head, i, j] = chosenCell();
+      pointed = { head, i, j };
+    }
+    drawPanels();
     tell();
+    tellArithmetic();
+  }
+  function chosen() {
+    point(...chosenCell());
+    tellArithmetic();
   }
 
-  const position = model.get("scheme") === "shaw" ? "q\u00b7a / \u221aD" : "b";
+  const position = data.scheme === "shaw" ? "q\u00b7a / \u221aD" : "b";
   const note = make(
     "p",
     { class: "rp-note" },
     `content q\u00b7k / \u221aD + position ${position} = score; ` +
-      "softmax over keys gives the weight",
+      "softmax over keys gives the weight. Point at a cell to read it; click it, or " +
+      "press Enter on it, for its arithmetic.",
   );
   const root = make(
     "div",
@@ -164,12 +497,15 @@ function render({ model, el }) {
     },
     make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
     bar.node,
-    make("div", { class: "rp-panels" }, ...panels.map((panel) => panel.box)),
+    grid,
     numbers.node,
+    binBox,
+    cell.node,
     note,
   );
   el.append(root);
-  return follow(model, TRAITS, redraw);
+  const stop = [follow(model, SHOWN, redraw), follow(model, CHOSEN, chosen)];
+  return () => stop.forEach((end) => end());
 }
 
 export default { render };

@@ -18,8 +18,11 @@ export const queryPosition = (i, Q, S) => S - Q + i;
 /** Offset of key j from query i. */
 export const relativeOffset = (i, j, Q, S) => j - queryPosition(i, Q, S);
 
+/** A number held inside [low, high]. */
+const held = (x, low, high) => Math.max(low, Math.min(high, x));
+
 /** Offset held inside [-K, K]; adding 0 turns -0 into 0. */
-export const clipOffset = (offset, K) => Math.max(-K, Math.min(K, offset)) + 0;
+export const clipOffset = (offset, K) => held(offset, -K, K) + 0;
 
 /** Row of a table with 2K + 1 rows. */
 export const tableRow = (offset, K) => clipOffset(offset, K) + K;
@@ -27,6 +30,18 @@ export const tableRow = (offset, K) => clipOffset(offset, K) + K;
 /** Whether query i may attend to key j. */
 export const mayAttend = (i, j, Q, S, causal) =>
   !causal || relativeOffset(i, j, Q, S) <= 0;
+
+/**
+ * The keys that query i reads with a row of a table: the first, and the one after the
+ * last. They are neighbours; masked ones do not count.
+ */
+export function keysOfRow(row, i, { Q, S, K, causal }) {
+  const query = queryPosition(i, Q, S);
+  const key = query + row - K;
+  const first = row ? held(key, 0, S) : 0;
+  const last = Math.min(row < 2 * K ? key : S - 1, causal ? query : S - 1);
+  return [first, held(last + 1, first, S)];
+}
 
 /** A Q x S matrix of cell(i, j). */
 export function matrixOf(Q, S, cell, Kind = Float64Array) {
@@ -76,20 +91,6 @@ export function repeatForQueries(bias, { H, Q, N }) {
   return out;
 }
 
-/**
- * What each query scores at each row of the table, read at the pairs' offsets:
- * (H, Q, 2 Kmax + 1) -> (H, Q, S). A smaller K reads the middle 2K + 1 rows.
- */
-export function positionScores(rowScores, { H, Q, S, K, Kmax }) {
-  const out = new Float64Array(H * Q * S);
-  const rows = tableRows(Q, S, K).map((row) => row + Kmax - K);
-  for (let line = 0; line < H * Q; line++) {
-    const [from, pairs, to] = [line * (2 * Kmax + 1), (line % Q) * S, line * S];
-    for (let j = 0; j < S; j++) out[to + j] = rowScores[from + rows[pairs + j]];
-  }
-  return out;
-}
-
 /** Softmax over the allowed keys of each query; one that sees no key gives zeros. */
 export function softmaxRows(scores, allowed, S) {
   const out = new Float64Array(scores.length);
@@ -121,12 +122,62 @@ export function prepare(problem) {
   return { H, Q, S, Kmax, content, rowScores };
 }
 
-/** Content, position, score and weights, each (H, Q, S). */
-export function attend({ H, Q, S, Kmax, content, rowScores }, K, causal) {
-  const position = positionScores(rowScores, { H, Q, S, K, Kmax });
-  const score = content.map((value, cell) => value + position[cell]);
-  const allowed = allowedPairs(Q, S, causal);
-  return { content, position, score, weights: softmaxRows(score, allowed, S), allowed };
+/** Room for what attend() computes: written into again, it leaves no garbage. */
+export function roomFor({ H, Q, S }) {
+  const [content, position, score, weights] = Array.from(
+    { length: 4 },
+    () => new Float64Array(H * Q * S),
+  );
+  return { content, position, score, weights };
+}
+
+/** One query's position scores: the table's edges before and after its middle rows. */
+function readPositions(to, start, rowScores, middle, at, K, S) {
+  const left = held(at - K, 0, S);
+  const right = held(at + K + 1, left, S);
+  const shift = middle - at;
+  for (let j = 0; j < left; j++) to[start + j] = rowScores[middle - K];
+  for (let j = left; j < right; j++) to[start + j] = rowScores[shift + j];
+  for (let j = right; j < S; j++) to[start + j] = rowScores[middle + K];
+}
+
+/** Softmax of `seen` numbers from `start` on; the rest up to `end` becomes 0. */
+function softmaxInto(to, scores, start, seen, end) {
+  let [most, sum] = [-Infinity, 0];
+  for (let k = start; k < start + seen; k++) if (scores[k] > most) most = scores[k];
+  for (let k = start; k < start + seen; k++) sum += to[k] = Math.exp(scores[k] - most);
+  for (let k = start; k < start + seen; k++) to[k] /= sum;
+  for (let k = start + seen; k < end; k++) to[k] = 0;
+}
+
+/**
+ * Content, position, score and weights, each (H, q, s) for the first q queries and s
+ * keys. A table is clipped to its middle 2K + 1 rows, if it has as many.
+ */
+export function attend(fixed, K, causal, [q, s] = [fixed.Q, fixed.S], room = null) {
+  const { H, Q, S, Kmax, rowScores } = fixed;
+  const out = Object.fromEntries(
+    Object.entries(room ?? roomFor(fixed)).map(([name, all]) => [
+      name,
+      all.subarray(0, H * q * s),
+    ]),
+  );
+  const { content, position, score, weights } = out;
+  const distance = Math.min(K, Kmax);
+  for (let head = 0, start = 0; head < H; head++)
+    for (let i = 0; i < q; i++, start += s) {
+      const [from, at] = [head * Q + i, queryPosition(i, q, s)];
+      const middle = from * (2 * Kmax + 1) + Kmax;
+      readPositions(position, start, rowScores, middle, at, distance, s);
+      for (let j = 0; j < s; j++) {
+        const value = fixed.content[from * S + j];
+        content[start + j] = value;
+        score[start + j] = value + position[start + j];
+      }
+      const seen = causal ? held(at + 1, 0, s) : s;
+      softmaxInto(weights, score, start, seen, start + s);
+    }
+  return { ...out, allowed: allowedPairs(q, s, causal) };
 }
 
 /**
@@ -134,12 +185,14 @@ export function attend({ H, Q, S, Kmax, content, rowScores }, K, causal) {
  * position, score and weights, each (Q, S). A bias of -Infinity hides its keys.
  */
 export function attendWithBias(content, bias, { Q, S, K, Kmax, allowed }) {
-  const position = matrixOf(
-    Q,
-    S,
-    (i, j) => bias[clipOffset(relativeOffset(i, j, Q, S), K) + Kmax],
-  );
-  const score = content.map((value, cell) => value + position[cell]);
+  const [position, score] = [new Float64Array(Q * S), new Float64Array(Q * S)];
+  for (let i = 0, cell = 0; i < Q; i++) {
+    const at = queryPosition(i, Q, S);
+    for (let j = 0; j < S; j++, cell++) {
+      position[cell] = bias[clipOffset(j - at, K) + Kmax];
+      score[cell] = content[cell] + position[cell];
+    }
+  }
   return { position, score, weights: softmaxRows(score, allowed, S) };
 }
 
@@ -147,8 +200,10 @@ export function attendWithBias(content, bias, { Q, S, K, Kmax, allowed }) {
 export function largest(values, allowed) {
   let most = 0;
   for (let start = 0; start < values.length; start += allowed.length)
-    for (let cell = 0; cell < allowed.length; cell++)
-      if (allowed[cell]) most = Math.max(most, Math.abs(values[start + cell]));
+    for (let cell = 0; cell < allowed.length; cell++) {
+      const size = values[start + cell] < 0 ? -values[start + cell] : values[start + cell];
+      if (size > most && allowed[cell]) most = size;
+    }
   return most;
 }
 
@@ -181,18 +236,38 @@ function between(stops, t) {
 }
 
 /** Colours made once and looked up after: there may be 10^5 cells to draw. */
-function ramp(stops) {
-  const table = Array.from({ length: 1025 }, (_, k) => between(stops, k / 1024));
-  return (t) => table[Math.round(1024 * Math.max(0, Math.min(1, t)))];
+const STEPS = 1024;
+const rampOf = (stops) =>
+  Array.from({ length: STEPS + 1 }, (_, k) => between(stops, k / STEPS));
+const lookUp = (ramp, t) => ramp[Math.round(STEPS * held(t, 0, 1))];
+const [sequential, twoSided] = [VIRIDIS, BLUE_ORANGE].map(rampOf);
+
+/** The same colours as pixels: red, green, blue and opacity read as one number. */
+const pixelsOf = (ramp) =>
+  new Uint32Array(Uint8Array.from(ramp.flatMap((rgb) => [...rgb, 255])).buffer);
+const [sequentialPixels, twoSidedPixels] = [sequential, twoSided].map(pixelsOf);
+
+/**
+ * Colours of the cells of one matrix: `values` from `start` on, on a scale that ends at
+ * `top`, and at -top if it is signed. What is not allowed or has no place on the scale
+ * stays without a colour.
+ */
+export function shadePixels(pixels, { values, start = 0, allowed, top, signed }) {
+  const ramp = signed ? twoSidedPixels : sequentialPixels;
+  const [zero, size] = signed ? [STEPS / 2, STEPS / 2] : [0, STEPS];
+  const factor = size / top;
+  for (let cell = 0; cell < pixels.length; cell++) {
+    const value = values[start + cell];
+    const step = held(zero + factor * value + 0.5, 0, STEPS) | 0;
+    pixels[cell] = allowed[cell] && value > -Infinity ? ramp[step] : 0;
+  }
 }
-const sequential = ramp(VIRIDIS);
-const twoSided = ramp(BLUE_ORANGE);
 
 /** Colour of a magnitude t in [0, 1], as [red, green, blue]. */
-export const viridis = (t) => sequential(t);
+export const viridis = (t) => lookUp(sequential, t);
 
 /** Colour of a signed t in [-1, 1]: blue below 0, orange above. */
-export const diverging = (t) => twoSided((t + 1) / 2);
+export const diverging = (t) => lookUp(twoSided, (t + 1) / 2);
 
 /** [red, green, blue] as a CSS colour. */
 export const css = (rgb) => `rgb(${rgb.join(", ")})`;

@@ -1,8 +1,10 @@
 /** Index matrix: which row of the table does every (query, key) pair read? */
 import {
   clipOffset,
+  css,
   diverging,
   format,
+  keysOfRow,
   mayAttend,
   queryPosition,
   relativeOffset,
@@ -14,13 +16,20 @@ import {
   choice,
   colourBar,
   follow,
+  freshId,
+  KEYS_STAY,
   make,
   matrix,
   readout,
   slider,
+  svgNode,
+  update,
+  within,
 } from "./matrix.js";
 
 const NUMBERS_UP_TO = 12;
+/** So many rows of the table have their names beside them. */
+const NAMES = 13;
 const TRAITS = ["query_length", "key_length", "max_distance", "causal", "view"];
 const VIEWS = {
   offset: { label: "offset", unit: "offset", of: (offset) => offset },
@@ -53,23 +62,127 @@ function inWords({ Q, S, K, causal, view }) {
   );
 }
 
+/** The offsets that read a row of the table; those of an edge row have no end. */
+function offsetsOf(row, K) {
+  const offset = format(row - K);
+  if (K === 0) return "all";
+  if (row === 0) return `\u2264 ${offset}`;
+  return row === 2 * K ? `\u2265 ${offset}` : offset;
+}
+
+const pairsOfRow = (row, now) =>
+  Array.from({ length: now.Q }, (_, i) => keysOfRow(row, i, now));
+
+function pairsInWords(row, now) {
+  const count = pairsOfRow(row, now).reduce((sum, [first, end]) => sum + end - first, 0);
+  return `${count || "no"} ${count === 1 ? "pair" : "pairs"}`;
+}
+
 /** The numbers of one cell, each step of the arithmetic written out. */
-function numbersOf(i, j, { Q, S, K, causal }) {
+function numbersOf(i, j, now) {
+  const { Q, S, K, causal } = now;
   const [position, offset] = [queryPosition(i, Q, S), relativeOffset(i, j, Q, S)];
   const place = Q === S ? String(i) : `${i}, at position ${format(position)}`;
   const from = position < 0 ? `(${format(position)})` : position;
+  const row = tableRow(offset, K);
   return [
     ["i", "query i =", place],
     ["j", "key j =", String(j)],
     ["offset", `offset ${j} \u2212 ${from} =`, format(offset)],
     ["clipped", `clipped to \u00b1${K}:`, format(clipOffset(offset, K))],
-    [
-      "row",
-      `row ${format(clipOffset(offset, K))} + ${K} =`,
-      String(tableRow(offset, K)),
-    ],
-    ...(mayAttend(i, j, Q, S, causal) ? [] : [["masked", "", "masked"]]),
+    ["row", `row ${format(clipOffset(offset, K))} + ${K} =`, String(row)],
+    mayAttend(i, j, Q, S, causal)
+      ? ["pairs", "read by", pairsInWords(row, now)]
+      : ["masked", "", "masked"],
   ];
+}
+
+/**
+ * The rows of the table, at most so many, from top to bottom: one tab stop, arrow keys
+ * move. `onRow` is called when the reader points at a row or moves to it.
+ */
+function tableOfRows(most, onRow) {
+  const list = make("div", { role: "listbox", tabindex: 0, ...KEYS_STAY });
+  const heading = make("div", { "aria-hidden": "true" });
+  heading.append(make("span", {}, "row"), make("span", {}, "offset"));
+  const node = make("div", { class: "rp-index-table" }, heading, list);
+  const rows = Array.from({ length: most }, newRow);
+  let [current, count] = [0, 0];
+
+  function newRow() {
+    const option = make("div", { role: "option", id: freshId("row") });
+    const [colour, name, offset] = [make("i"), make("span"), make("span")];
+    option.append(colour, name, offset);
+    return { option, colour, name, offset };
+  }
+  function choose(row) {
+    const next = within(row, count);
+    if (next !== current) onRow(next);
+  }
+  function point(event) {
+    const { top, height } = list.getBoundingClientRect();
+    choose(Math.floor(((event.clientY - top) / height) * count));
+  }
+  list.addEventListener("pointermove", point);
+  list.addEventListener("pointerdown", point);
+  list.addEventListener("focus", () => onRow(current));
+  const moves = { ArrowUp: -1, ArrowDown: 1, PageUp: -5, PageDown: 5 };
+  const ends = { Home: 0, End: Infinity };
+  list.addEventListener("keydown", (event) => {
+    const next = ends[event.key] ?? current + moves[event.key];
+    if (Number.isNaN(next) || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    choose(next);
+  });
+
+  function draw(K, colourOf) {
+    if (count !== 2 * K + 1) {
+      count = 2 * K + 1;
+      list.replaceChildren(...rows.slice(0, count).map(({ option }) => option));
+      update(list, "aria-label", `Table of ${count} rows, move with the arrow keys`);
+    }
+    const step = [1, 2, 3, 5, 10].find((s) => count / s <= NAMES + 1);
+    for (let row = 0; row < count; row++) {
+      const { option, colour, name, offset } = rows[row];
+      const named = (row - K) % step === 0;
+      const offsets = offsetsOf(row, K);
+      update(option, "aria-label", `row ${row}, offset ${offsets}`);
+      colour.style.background = css(colourOf(row));
+      name.textContent = named ? row : "";
+      offset.textContent = named ? offsets : "";
+    }
+  }
+  /** Mark a row, and say whether it is lit. */
+  function select(row, isLit) {
+    current = within(row, count);
+    rows.slice(0, count).forEach(({ option }, k) => {
+      update(option, "aria-selected", k === current);
+      option.classList.toggle("rp-index-on", isLit && k === current);
+    });
+    update(list, "aria-activedescendant", rows[current].option.id);
+  }
+  return { node, list, draw, select };
+}
+
+/** A veil over the matrix that leaves the pairs of one row of the table free. */
+function veil() {
+  const path = svgNode("path", { "fill-rule": "evenodd" });
+  const node = svgNode("svg", {
+    class: "rp-index-veil",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
+  node.append(path);
+  function draw(row, now) {
+    const { Q, S } = now;
+    update(node, "viewBox", `0 0 ${S} ${Q}`);
+    const runs = row === null ? [] : pairsOfRow(row, now);
+    const free = runs.map(([first, end], i) =>
+      end > first ? `M${first} ${i}H${end}V${i + 1}H${first}z` : "",
+    );
+    update(path, "d", row === null ? "" : `M0 0H${S}V${Q}H0z${free.join("")}`);
+  }
+  return { node, draw };
 }
 
 function render({ model, el }) {
@@ -93,7 +206,10 @@ function render({ model, el }) {
     colourBar(),
     readout(),
   ];
-  let current = null;
+  const table = tableOfRows(2 * longest - 1, onRow);
+  const shade = veil();
+  cells.node.append(shade.node);
+  let [current, unread] = [null, null];
 
   const state = () => ({
     Q: model.get("query_length"),
@@ -103,15 +219,47 @@ function render({ model, el }) {
     view: model.get("view"),
   });
   function onCell(i, j) {
-    current = [i, j];
+    [current, unread] = [[i, j], null];
     tell(state());
   }
+  /** Go to a cell that reads this row, in the same query if there is one. */
+  function onRow(row) {
+    const now = state();
+    const runs = pairsOfRow(row, now);
+    const reads = ([first, end]) => end > first;
+    const i = reads(runs[current[0]]) ? current[0] : runs.findIndex(reads);
+    unread = i < 0 ? row : null;
+    if (i >= 0) current = [i, row ? runs[i][0] : runs[i][1] - 1];
+    tell(now);
+  }
+  /** Whether the reader is at the matrix or the table; only then is something lit. */
+  const isHere = () =>
+    [cells.grid, table.list].some((node) => node.matches(":hover, :focus"));
   function tell(now) {
     const [i, j] = current ?? [now.Q - 1, 0];
     current = [Math.min(i, now.Q - 1), Math.min(j, now.S - 1)];
-    cells.select(...current);
-    numbers.tell(numbersOf(...current, now));
+    if (unread > 2 * now.K) unread = null;
+    const [query, key] = current;
+    const { Q, S, K } = now;
+    const row = unread ?? tableRow(relativeOffset(query, key, Q, S), K);
+    const isRead = unread === null && mayAttend(query, key, Q, S, now.causal);
+    const isLit = isHere() && (isRead || unread !== null);
+    cells.select(query, key);
+    table.select(row, isLit);
+    shade.draw(isLit ? row : null, now);
+    numbers.tell(
+      unread === null
+        ? numbersOf(query, key, now)
+        : [
+            ["row", "row", String(row)],
+            ["offset", "offset", offsetsOf(row, K)],
+            ["pairs", "read by", "no pair"],
+          ],
+    );
   }
+  for (const node of [cells.grid, table.list])
+    for (const event of ["pointerenter", "pointerleave", "focus", "blur"])
+      node.addEventListener(event, () => tell(state()));
   function redraw() {
     const now = state();
     const { Q, S, K, causal, view } = now;
@@ -128,6 +276,7 @@ function render({ model, el }) {
     const ends = range.map((end) => format(end));
     const along = (t) => colour(range[0] + t * (range[1] - range[0]));
     bar.show(...ends, VIEWS[view].unit, along);
+    table.draw(K, (row) => colour(view === "row" ? row : row - K));
     tell(now);
   }
 
@@ -138,7 +287,8 @@ function render({ model, el }) {
     numbers.node,
   );
   const stage = make("div", { class: "rp-stage" }, cells.node);
-  const main = make("div", { class: "rp-main" }, bar.node, stage);
+  const beside = make("div", { class: "rp-index-beside" }, stage, table.node);
+  const main = make("div", { class: "rp-main" }, bar.node, beside);
   const root = make(
     "div",
     {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from relpos_lib._checks import check_integer
 from relpos_lib.explorers._base import (
     Explorer,
     WholeNumber,
@@ -21,6 +22,9 @@ UNITS = {"offset": "offset", "clipped": "clipped offset", "row": "row of the tab
 
 class IndexMatrixExplorer(Explorer):
     """Offsets, clipped offsets and table rows of Q queries and S keys, with sliders.
+
+    The table stands beside the matrix: pointing at one of its rows lights the pairs
+    that read it, and pointing at a pair lights its row.
 
     Args:
         query_length: Q, from 1 to ``max_length``.
@@ -80,6 +84,26 @@ class IndexMatrixExplorer(Explorer):
             return relative_offsets(self.query_length, self.key_length)
         rows = table_rows(self.query_length, self.key_length, self.max_distance)
         return rows if self.view == "row" else rows - self.max_distance
+
+    def readers(self, row: int) -> Tensor:
+        """Which pairs read a row of the table: what lights up when it is pointed at.
+
+        Args:
+            row: from 0 to 2K.
+
+        Returns:
+            (Q, S), bool; masked pairs read nothing.
+
+        Raises:
+            TypeError: if ``row`` is no integer.
+            ValueError: if there is no such row.
+        """
+        check_integer("row", row, 0)
+        last = 2 * self.max_distance
+        if row > last:
+            raise ValueError(f"row must be from 0 to {last}, got {row}")
+        rows = table_rows(self.query_length, self.key_length, self.max_distance)
+        return (rows == row) & self.allowed()
 
     def allowed(self) -> Tensor:
         """Where a query may attend, (Q, S), bool."""

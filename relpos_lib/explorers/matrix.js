@@ -2,7 +2,7 @@
  * What every figure is made of: labelled controls bound to traits, a matrix of coloured
  * cells that mouse, touch and keyboard can explore, and a colour bar.
  */
-import { css, inkOn } from "./core.js";
+import { css, diverging, inkOn, shadePixels, viridis } from "./core.js";
 
 /** Up to this many cells a side a matrix is SVG; above it, a canvas. */
 export const SVG_LIMIT = 32;
@@ -107,12 +107,23 @@ export function update(node, name, value) {
 /** One line of named numbers that screen readers announce when it changes. */
 export function readout() {
   const node = make("output", { class: "rp-readout", "aria-live": "polite" });
+  const parts = [];
+  const newPart = () => {
+    const [label, number] = [document.createTextNode(""), make("b")];
+    return { label, number, node: make("span", {}, label, number) };
+  };
   const tell = (fields) => {
-    const parts = fields.map(([name, label, value]) => {
-      const number = make("b", { "data-field": name }, value);
-      return make("span", {}, label, " ", number);
+    while (parts.length < fields.length) parts.push(newPart());
+    if (node.childElementCount !== fields.length)
+      node.replaceChildren(
+        ...parts.slice(0, fields.length).flatMap((part) => [part.node, " "]),
+      );
+    fields.forEach(([name, label, value], k) => {
+      const part = parts[k];
+      if (part.label.data !== `${label} `) part.label.data = `${label} `;
+      update(part.number, "data-field", name);
+      if (part.number.textContent !== value) part.number.textContent = value;
     });
-    node.replaceChildren(...parts.flatMap((part) => [part, " "]));
   };
   return { node, tell };
 }
@@ -138,13 +149,13 @@ const tickStep = (count, most) =>
 
 function drawTicks(axis, count, most, side) {
   const step = tickStep(count, most);
-  const ticks = [];
-  for (let k = 0; k < count; k += step) {
-    const tick = make("span", {}, String(k));
-    tick.style[side] = `${(100 * (k + 0.5)) / count}%`;
-    ticks.push(tick);
-  }
-  axis.replaceChildren(...ticks);
+  const ticks = Math.ceil(count / step);
+  while (axis.childElementCount < ticks) axis.append(make("span"));
+  while (axis.childElementCount > ticks) axis.lastChild.remove();
+  [...axis.children].forEach((tick, k) => {
+    if (tick.textContent !== String(k * step)) tick.textContent = k * step;
+    tick.style[side] = `${(100 * (k * step + 0.5)) / count}%`;
+  });
 }
 
 /** An SVG element with attributes. */
@@ -178,21 +189,37 @@ function svgPicture(Q, S, numbers) {
 }
 
 /** One pixel a cell, enlarged by the browser; masked cells stay transparent. */
-function canvasPicture(Q, S) {
-  const canvas = make("canvas", { width: S, height: Q });
+function canvasPicture() {
+  const canvas = make("canvas");
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  const image = context.createImageData(S, Q);
-  const paint = (cell) => {
+  let image = null;
+  const resize = (Q, S) => {
+    Object.assign(canvas, { width: S, height: Q });
+    image = context.createImageData(S, Q);
+  };
+  const paint = (cell, shade) => {
     const pixels = image.data;
-    for (let i = 0, at = 0; i < Q; i++)
-      for (let j = 0; j < S; j++, at += 4) {
+    const [rows, columns] = [shade ? 0 : canvas.height, canvas.width];
+    if (shade) shadePixels(new Uint32Array(pixels.buffer), shade);
+    for (let i = 0, at = 0; i < rows; i++)
+      for (let j = 0; j < columns; j++, at += 4) {
         const { colour } = cell(i, j);
         for (let c = 0; c < 3; c++) pixels[at + c] = colour ? colour[c] : 0;
         pixels[at + 3] = colour ? 255 : 0;
       }
     context.putImageData(image, 0, 0);
   };
-  return { node: canvas, paint };
+  return { node: canvas, paint, resize };
+}
+
+/** Cells of numbers on a scale, as shadePixels() takes them. */
+function cellsOf({ values, start = 0, allowed, top, signed }, S) {
+  const colour = signed ? diverging : viridis;
+  return (i, j) => {
+    const value = values[start + i * S + j];
+    const seen = allowed[i * S + j] && value > -Infinity;
+    return { colour: seen ? colour(value / top) : null };
+  };
 }
 
 /** Where the keys lead from a cell; `n` is how far an arrow moves. */
@@ -220,7 +247,7 @@ const QUERIES_AND_KEYS = {
  * of which only the current cell exists, so that it is one tab stop of any size.
  * A picture of the figure's own, { node, paint }, may take the place of the cells.
  * `words` says what rows and columns are. With `mustPress`, pointing at one
- * without pressing does nothing.
+ * without pressing does nothing; with `onCanvas` a small one is drawn as a large one.
  */
 export function matrix({
   name,
@@ -228,6 +255,7 @@ export function matrix({
   ownPicture = null,
   words = QUERIES_AND_KEYS,
   mustPress = false,
+  onCanvas = false,
   onCell,
 }) {
   const [xTicks, yTicks] = [
@@ -246,6 +274,7 @@ export function matrix({
   for (const axis of [xTicks, yTicks, xName, yName])
     axis.setAttribute("aria-hidden", "true");
   let [Q, S, at, picture, drawn, pace] = [0, 0, [0, 0], null, "", 1];
+  let pixels = null;
 
   function select(i, j) {
     at = [within(i, Q), within(j, S)];
@@ -287,14 +316,19 @@ export function matrix({
     const wanted = `${Q} ${S} ${numbers}`;
     if (wanted === drawn) return;
     drawn = wanted;
-    const kind = Math.max(Q, S) <= SVG_LIMIT ? svgPicture : canvasPicture;
-    if (!ownPicture) picture?.node.remove();
-    picture = ownPicture ?? kind(Q, S, numbers);
+    const small = !onCanvas && Math.max(Q, S) <= SVG_LIMIT;
+    if (!ownPicture && !small) (pixels ??= canvasPicture()).resize(Q, S);
+    const next = ownPicture ?? (small ? svgPicture(Q, S, numbers) : pixels);
+    if (next !== picture) {
+      picture?.node.remove();
+      plot.insertBefore(next.node, grid);
+    }
+    picture = next;
     update(picture.node, "role", "img");
     update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
-    plot.insertBefore(picture.node, grid);
-    plot.style.setProperty("--rows", Q);
-    plot.style.setProperty("--columns", S);
+    // Shares of the longer side: while they stay, nothing has a new place.
+    plot.style.setProperty("--rows", Q / Math.max(Q, S));
+    plot.style.setProperty("--columns", S / Math.max(Q, S));
     drawTicks(xTicks, S, ticks, "left");
     drawTicks(yTicks, Q, ticks, "top");
     update(grid, "aria-rowcount", Q);
@@ -302,14 +336,16 @@ export function matrix({
   }
 
   /**
-   * Draw cellOf(i, j) -> {colour or null, text}; `alt` says in words what is shown,
-   * `stride` is how many cells an arrow key moves. A picture of the figure's own is
-   * given whatever `cellOf` is.
+   * Draw cellOf(i, j) -> {colour or null, text}, or `shade`, numbers on a scale as
+   * shadePixels() takes them; `alt` says in words what is shown, `stride` is how many
+   * cells an arrow key moves. A picture of the figure's own is given whatever `cellOf`
+   * is.
    */
-  function draw({ queries, keys, cellOf, alt, numbers = false, stride = 1 }) {
+  function draw(options) {
+    const { queries, keys, cellOf, shade, alt, numbers = false, stride = 1 } = options;
     [Q, S, pace] = [queries, keys, stride];
     resize(numbers);
-    picture.paint(cellOf);
+    picture.paint(cellOf ?? (shade && cellsOf(shade, S)), shade);
     update(picture.node, "aria-label", alt);
     update(grid, "aria-label", `${name}: cells, move with the arrow keys`);
     xName.textContent = words.columns;
@@ -319,5 +355,5 @@ export function matrix({
       (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
     select(...at);
   }
-  return { node: plot, draw, select };
+  return { node: plot, grid, draw, select };
 }

@@ -177,10 +177,10 @@ def test_slider_moved_by_keyboard(open_figures):
 
 
 def test_whole_figure_by_keyboard(open_figures):
-    """Tab reaches each control once and each matrix once."""
+    """Tab reaches each control once, each matrix and each table once."""
     page = open_figures(IndexMatrixExplorer(), shaw_explorer(heads_shown=2))
     stops = []
-    for _ in range(5 + 1 + 4 + 2):
+    for _ in range(5 + 2 + 5 + 2):
         page.keyboard.press("Tab")
         stops.append(page.evaluate("document.activeElement.getAttribute('role')"))
         ring = page.evaluate(
@@ -188,7 +188,7 @@ def test_whole_figure_by_keyboard(open_figures):
             ".some((n) => n && getComputedStyle(n).outlineStyle === 'solid')"
         )
         assert ring, f"no visible focus at stop {len(stops)}"
-    assert stops == [None] * 5 + ["grid"] + [None] * 4 + ["grid"] * 2
+    assert stops == [None] * 5 + ["grid", "listbox"] + [None] * 5 + ["grid"] * 2
 
 
 # Reading cells
