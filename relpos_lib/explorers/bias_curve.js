@@ -5,6 +5,7 @@ import {
   curveHeight,
   curveStep,
   headsShown,
+  largestFinite,
   pairAt,
   pairsReading,
   rowOf,
@@ -19,7 +20,6 @@ import {
   dotProducts,
   floats,
   format,
-  largest,
   relativeOffset,
   roundUp,
 } from "./core.js";
@@ -98,13 +98,15 @@ function headResults(fixed) {
       found.content === content
     )
       return found;
-    const result = attendWithBias(content, biasesOf(row), { ...fixed, ...now });
-    return (kept[head] = { ...result, row, K: now.K, allowed: now.allowed, content });
+    const { K, allowed } = now;
+    const result = attendWithBias(content, biasesOf(row), { ...fixed, K, allowed });
+    const most = {
+      score: largestFinite(result.score, allowed),
+      weights: largestFinite(result.weights, allowed),
+    };
+    return (kept[head] = { ...result, most, row, K, allowed, content });
   };
 }
-
-/** Scores without those of hidden offsets, which have no place on a scale. */
-const finite = (values) => values.map((value) => (value > -Infinity ? value : 0));
 
 function render({ model, el }) {
   const fixed = problemOfCurve(model);
@@ -216,21 +218,20 @@ function render({ model, el }) {
   function drawPanels() {
     const { K, causal, allowed, shown } = now;
     const results = shown.map((h) => resultOf(h, now.curve[h], now));
-    const top = (of) =>
-      roundUp(Math.max(...results.map((result) => largest(of(result), allowed))));
+    const top = (part) => roundUp(Math.max(...results.map(({ most }) => most[part])));
     const setting = `maximum distance ${K}${causal ? ", causal" : ""}`;
     const parts = [
-      [scores, "score", true, top((r) => finite(r.score))],
-      [weights, "weights", false, top((r) => r.weights)],
+      [scores, "score", true],
+      [weights, "weights", false],
     ];
-    for (const [row, part, signed, end] of parts) {
+    for (const [row, part, signed] of parts) {
       const unit = signed ? "score" : "attention weight";
       const of = (h) => {
         const values = resultOf(h, now.curve[h], now)[part];
         const what = `${unit}s of ${heads[h]}: ${Q} queries by ${S} keys, ${setting}.`;
-        return { values, alt: `${what} ${peakInWords(values, allowed, S)}` };
+        return { values, alt: () => `${what} ${peakInWords(values, allowed, S)}` };
       };
-      row.draw({ shown, of, Q, S, allowed, top: end, signed, unit });
+      row.draw({ shown, of, Q, S, allowed, top: top(part), signed, unit });
     }
   }
   function redraw() {

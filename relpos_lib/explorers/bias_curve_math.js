@@ -1,5 +1,5 @@
 /** What is behind a drawn bias curve: which numbers it may hold, and what they do. */
-import { clipOffset, relativeOffset } from "./core.js";
+import { clipOffset } from "./core.js";
 
 /** How far the up and down keys move a point. */
 export const curveStep = (limit) => limit / 50;
@@ -35,19 +35,36 @@ export function headsShown(count, head) {
   return heads;
 }
 
+/** First and last query, if any, that have a key at this offset. */
+const queriesWith = (offset, { Q, S }) => [
+  Math.max(0, Q - S - offset),
+  Math.min(Q, Q - offset) - 1,
+];
+
 /** How many (query, key) pairs read the row of a clipped offset. */
-export function pairsReading(offset, { Q, S, K }) {
+export function pairsReading(clipped, { Q, S, K }) {
   let pairs = 0;
-  for (let i = 0; i < Q; i++)
-    for (let j = 0; j < S; j++)
-      if (clipOffset(relativeOffset(i, j, Q, S), K) === offset) pairs++;
+  for (let offset = -Q - S; offset <= Q + S; offset++) {
+    const [first, last] = queriesWith(offset, { Q, S });
+    if (clipOffset(offset, K) === clipped) pairs += Math.max(0, last - first + 1);
+  }
   return pairs;
 }
 
 /** A pair with this offset, as near as there is to query i; null if there is none. */
 export function pairAt(offset, i, { Q, S }) {
-  const [first, last] = [Math.max(0, Q - S - offset), Math.min(Q, Q - offset) - 1];
+  const [first, last] = queriesWith(offset, { Q, S });
   if (first > last) return null;
   const query = Math.max(first, Math.min(last, i));
   return [query, S - Q + query + offset];
+}
+
+/** Largest absolute value of the allowed cells; what is hidden has none. */
+export function largestFinite(values, allowed) {
+  let most = 0;
+  for (let cell = 0; cell < values.length; cell++) {
+    const size = Math.abs(values[cell]);
+    if (size > most && size < Infinity && allowed[cell]) most = size;
+  }
+  return most;
 }

@@ -202,7 +202,7 @@ function render({ model, el }) {
     const shape = { Q, S, allowed, top };
     const of = (k) => ({
       values: results[k].weights,
-      alt:
+      alt: () =>
         `Attention weights of head ${head + 1} in setting ${SETTINGS[k].name}. ` +
         peakInWords(results[k].weights, allowed, S),
     });
@@ -212,7 +212,8 @@ function render({ model, el }) {
       shown: [0],
       of: () => ({
         values: gap,
-        alt: `Weights of setting A minus those of B. Largest: ${verdictOf(most)}.`,
+        alt: () =>
+          `Weights of setting A minus those of B. Largest: ${verdictOf(most)}.`,
       }),
       signed: true,
       unit: "difference",

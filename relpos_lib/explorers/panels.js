@@ -2,6 +2,9 @@
 import { diverging, format, viridis } from "./core.js";
 import { colourBar, make, matrix } from "./matrix.js";
 
+/** What a panel looks like depends on these. */
+const SHADE = ["values", "allowed", "top"];
+
 /** A number at the end of a colour scale. */
 const scaleEnd = (end) => String(end).replace("-", "\u2212");
 
@@ -31,26 +34,19 @@ export function panelRow(titles, names, onCell) {
 
   /** Draw a panel, unless nothing about it has changed. */
   function drawPanel(panel, now) {
-    const { values, allowed, S, colour, top, alt } = now;
     const { last } = panel;
-    if (last.values === values && last.allowed === allowed && last.top === top) return;
+    if (SHADE.every((part) => last[part] === now[part])) return;
     panel.last = now;
-    const cellOf = (i, j) => {
-      const value = values[i * S + j];
-      const seen = allowed[i * S + j] && value > -Infinity;
-      return { colour: seen ? colour(value / top) : null };
-    };
-    panel.draw({ queries: now.Q, keys: S, cellOf, alt });
+    panel.draw({ queries: now.Q, keys: now.S, shade: now, alt: now.alt() });
   }
   /**
-   * Draw the panels that `shown` names; `of(k)` is {values, alt}, `top` the end of the
-   * colour scale and `unit` what it means.
+   * Draw the panels that `shown` names; `of(k)` is {values, alt}, with alt() the text
+   * of the picture, `top` the end of the colour scale and `unit` what it means.
    */
   function draw({ shown, of, Q, S, allowed, top, signed, unit }) {
-    const colour = signed ? diverging : viridis;
     panels.forEach((panel, k) => {
       panel.box.hidden = !shown.includes(k);
-      if (!panel.box.hidden) drawPanel(panel, { ...of(k), allowed, Q, S, top, colour });
+      if (!panel.box.hidden) drawPanel(panel, { ...of(k), allowed, Q, S, top, signed });
     });
     const low = scaleEnd(signed ? -top : 0);
     bar.show(low, scaleEnd(top), unit, signed ? (t) => diverging(2 * t - 1) : viridis);
