@@ -35,8 +35,7 @@ def by_place(places: Mapping[str, Any], *, trained: int) -> Figure:
         f"{starts[-1] + starts[1] - starts[0]}",
         y_label="share of right answers",
         y_limits=(0, 1.03),
-        mark_x=trained,
-        mark_label="trained up to here",
+        mark_x=trained,  # without a label, which would lie on the lines
     )
 
 
