@@ -92,6 +92,14 @@ def test_the_source_of_recall_is_after_the_last_same_symbol(sequence):
     assert found == [source_of_recall(sequence, i) for i in range(len(sequence))]
 
 
+@given(sequence=SEQUENCES)
+def test_the_source_of_switch_holds_its_answer(sequence):
+    x = torch.tensor([sequence])
+    (answers,), (source,) = tasks.switch(x).tolist(), tasks.switch_source(x).tolist()
+    held = [IGNORED if place < 0 else sequence[place] for place in source]
+    assert held == answers
+
+
 @pytest.mark.parametrize("delay", [0, 1, 3, 30])
 def test_any_delay_can_be_copied(delay):
     x = list(range(7))

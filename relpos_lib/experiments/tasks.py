@@ -75,6 +75,23 @@ def switch(symbols: Tensor) -> Tensor:
     return torch.where(symbols % 2 == 0, _shifted(symbols, -1), _shifted(symbols, 2))
 
 
+def switch_source(symbols: Tensor) -> Tensor:
+    """The position whose symbol :func:`switch` asks for; -1 if there is none.
+
+    Args:
+        symbols: (B, L), int64.
+
+    Returns:
+        The positions, (B, L), int64.
+
+    >>> switch_source(torch.tensor([[2, 3, 4, 5]]))
+    tensor([[-1,  3,  1, -1]])
+    """
+    places = torch.arange(symbols.shape[1], device=symbols.device)
+    source = places + torch.where(symbols % 2 == 0, -1, 2)
+    return torch.where(source < symbols.shape[1], source, -1)
+
+
 def recall(symbols: Tensor) -> Tensor:
     """What came after the same symbol when it was last seen.
 
