@@ -323,3 +323,4 @@ def test_a_single_position_can_be_shown():
     figure.curve = [[-math.inf]]
     assert figure.maps()["weights"].tolist() == [[[0.0]]]
     assert figure.picture()
+    assert "every offset is hidden; 1 queries" in figure.describe()

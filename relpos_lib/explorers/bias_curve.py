@@ -254,10 +254,13 @@ class BiasCurveExplorer(Explorer):
         """What the figure shows now, in one sentence."""
         row = self.table()[self.head - 1]
         best = int(row.argmax()) - self.max_distance
+        peak = f"its highest bias is {row.max():.2f} at offset {best}"
+        if row.max() == -math.inf:
+            peak = "every offset is hidden"
         return (
-            f"Bias curve explorer: head {self.head} of {self.num_heads} is drawn, its "
-            f"highest bias is {row.max():.2f} at offset {best}; {self.query_length} "
-            f"queries and {self.key_length} keys, maximum distance {self.max_distance}"
+            f"Bias curve explorer: head {self.head} of {self.num_heads} is drawn, "
+            f"{peak}; {self.query_length} queries and {self.key_length} keys, maximum "
+            f"distance {self.max_distance}"
             f"{', causal' if self.causal else ''}"
             f"{'' if self.content else ', without content'}."
         )

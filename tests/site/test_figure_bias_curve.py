@@ -321,6 +321,23 @@ def test_a_clipped_curve_keeps_what_lies_beyond(open_figures):
     assert_drawn(figure, set_curve(expected, curve))
 
 
+def test_at_distance_zero_one_number_is_left_and_says_nothing(open_figures):
+    expected = explorer(heads_shown=1, max_distance=0)
+    page = open_figures(expected)
+    figure = page.locator(".rp-figure")
+    before = expected.maps()["weights"]
+    figure.locator(".rp-chart-handle").scroll_into_view_if_needed()
+    page.mouse.move(*place(figure, 0, 0.0, expected))
+    page.mouse.down()
+    page.mouse.move(*place(figure, 0, 3.0, expected))
+    page.mouse.up()
+    np.testing.assert_allclose(points_of(figure, expected), [3], atol=0.06)
+    curve = [[0.0] * 17 for _ in range(H)]
+    curve[0][8] = float(readout(figure)["bias"])
+    assert_drawn(figure, set_curve(expected, curve))
+    torch.testing.assert_close(expected.maps()["weights"], before)
+
+
 def test_cells_and_chart_point_at_each_other(open_figures):
     torch.manual_seed(4)
     expected = explorer(heads_shown=2, causal=True, max_distance=3)
