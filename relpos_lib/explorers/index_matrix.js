@@ -1,7 +1,6 @@
 /** Index matrix: which row of the table does every (query, key) pair read? */
 import {
   clipOffset,
-  css,
   diverging,
   format,
   keysOfRow,
@@ -97,24 +96,42 @@ function numbersOf(i, j, now) {
   ];
 }
 
+/** Colours from top to bottom, one pixel a row, enlarged by the browser. */
+function colourColumn() {
+  const node = make("canvas", { width: 1 });
+  const context = node.getContext("2d", { willReadFrequently: true });
+  const paint = (count, colourOf) => {
+    if (node.height !== count) node.height = count;
+    const image = context.createImageData(1, count);
+    for (let row = 0; row < count; row++)
+      image.data.set([...colourOf(row), 255], 4 * row);
+    context.putImageData(image, 0, 0);
+  };
+  return { node, paint };
+}
+
 /**
- * The rows of the table, at most so many, from top to bottom: one tab stop, arrow keys
- * move. `onRow` is called when the reader points at a row or moves to it.
+ * The rows of the table, from top to bottom: one tab stop, arrow keys move. `onRow` is
+ * called when the reader points at a row or moves to it. As in a matrix, only the
+ * current row exists for screen readers.
  */
-function tableOfRows(most, onRow) {
-  const list = make("div", { role: "listbox", tabindex: 0, ...KEYS_STAY });
-  const heading = make("div", { "aria-hidden": "true" });
-  heading.append(make("span", {}, "row"), make("span", {}, "offset"));
+function tableOfRows(onRow) {
+  const quiet = { "aria-hidden": "true" };
+  const option = make("div", { role: "option", id: freshId("row") });
+  option.setAttribute("aria-selected", "true");
+  const colours = colourColumn();
+  const names = Array.from({ length: NAMES }, () =>
+    make("div", quiet, make("span"), make("span")),
+  );
+  const list = make(
+    "div",
+    { role: "listbox", tabindex: 0, "aria-activedescendant": option.id, ...KEYS_STAY },
+    ...[make("div", quiet, colours.node), ...names, option],
+  );
+  const heading = make("div", quiet, make("span", {}, "row"), make("span", {}, "offset"));
   const node = make("div", { class: "rp-index-table" }, heading, list);
-  const rows = Array.from({ length: most }, newRow);
   let [current, count] = [0, 0];
 
-  function newRow() {
-    const option = make("div", { role: "option", id: freshId("row") });
-    const [colour, name, offset] = [make("i"), make("span"), make("span")];
-    option.append(colour, name, offset);
-    return { option, colour, name, offset };
-  }
   function choose(row) {
     const next = within(row, count);
     if (next !== current) onRow(next);
@@ -136,30 +153,29 @@ function tableOfRows(most, onRow) {
   });
 
   function draw(K, colourOf) {
-    if (count !== 2 * K + 1) {
-      count = 2 * K + 1;
-      list.replaceChildren(...rows.slice(0, count).map(({ option }) => option));
-      update(list, "aria-label", `Table of ${count} rows, move with the arrow keys`);
-    }
-    const step = [1, 2, 3, 5, 10].find((s) => count / s <= NAMES + 1);
-    for (let row = 0; row < count; row++) {
-      const { option, colour, name, offset } = rows[row];
-      const named = (row - K) % step === 0;
-      const offsets = offsetsOf(row, K);
-      update(option, "aria-label", `row ${row}, offset ${offsets}`);
-      colour.style.background = css(colourOf(row));
-      name.textContent = named ? row : "";
-      offset.textContent = named ? offsets : "";
-    }
+    count = 2 * K + 1;
+    update(list, "aria-label", `Table of ${count} rows, move with the arrow keys`);
+    colours.paint(count, colourOf);
+    const step = [1, 2, 3, 5, 10].find((s) => count / s <= NAMES);
+    names.forEach((name, k) => {
+      const row = (K % step) + k * step;
+      name.hidden = row >= count;
+      if (name.hidden) return;
+      name.style.top = `${(100 * (row + 0.5)) / count}%`;
+      [row, offsetsOf(row, K)].forEach((text, part) => {
+        name.children[part].textContent = text;
+      });
+    });
   }
   /** Mark a row, and say whether it is lit. */
-  function select(row, isLit) {
+  function select(row, K, isLit) {
     current = within(row, count);
-    rows.slice(0, count).forEach(({ option }, k) => {
-      update(option, "aria-selected", k === current);
-      option.classList.toggle("rp-index-on", isLit && k === current);
-    });
-    update(list, "aria-activedescendant", rows[current].option.id);
+    option.style.top = `${(100 * current) / count}%`;
+    option.style.height = `${100 / count}%`;
+    option.classList.toggle("rp-index-on", isLit);
+    update(option, "aria-label", `row ${current}, offset ${offsetsOf(current, K)}`);
+    update(option, "aria-posinset", current + 1);
+    update(option, "aria-setsize", count);
   }
   return { node, list, draw, select };
 }
@@ -206,7 +222,7 @@ function render({ model, el }) {
     colourBar(),
     readout(),
   ];
-  const table = tableOfRows(2 * longest - 1, onRow);
+  const table = tableOfRows(onRow);
   const shade = veil();
   cells.node.append(shade.node);
   let [current, unread] = [null, null];
@@ -245,7 +261,7 @@ function render({ model, el }) {
     const isRead = unread === null && mayAttend(query, key, Q, S, now.causal);
     const isLit = isHere() && (isRead || unread !== null);
     cells.select(query, key);
-    table.select(row, isLit);
+    table.select(row, K, isLit);
     shade.draw(isLit ? row : null, now);
     numbers.tell(
       unread === null
