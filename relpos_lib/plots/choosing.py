@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from relpos_lib.plots.common import COLOURS, MARKERS, STYLE, new_figure
 from relpos_lib.plots.experiments import Y_LABELS
 
-WIDTH = 0.5  # share of the room between two choices that the lines are spread over
+WIDTH = 0.4  # share of the room between two choices that the lines are spread over
 FAINT = "#888888"
 
 
