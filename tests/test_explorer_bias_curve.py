@@ -319,6 +319,7 @@ def test_the_sentence_and_the_picture_follow_the_state():
 def test_a_single_position_can_be_shown():
     figure = BiasCurveExplorer(num_heads=1, length=1)
     assert figure.curve == ((0.0,),)
+    assert "its bias is 0.00 everywhere; 1 queries" in figure.describe()
     assert figure.maps()["weights"].tolist() == [[[1.0]]]
     figure.curve = [[-math.inf]]
     assert figure.maps()["weights"].tolist() == [[[0.0]]]

@@ -257,6 +257,8 @@ class BiasCurveExplorer(Explorer):
         peak = f"its highest bias is {row.max():.2f} at offset {best}"
         if row.max() == -math.inf:
             peak = "every offset is hidden"
+        elif row.min() == row.max():
+            peak = f"its bias is {row.max():.2f} everywhere"
         return (
             f"Bias curve explorer: head {self.head} of {self.num_heads} is drawn, "
             f"{peak}; {self.query_length} queries and {self.key_length} keys, maximum "
