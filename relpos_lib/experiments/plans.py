@@ -93,7 +93,7 @@ def _long() -> list[Run]:
     }
     per_head, by_length = (4, 16, 64, 256), length // 4
     return [
-        *grid(max_distance=[16, 64, 256, per_head, by_length], **budget),
+        *grid(max_distance=[16, per_head, by_length], **budget),
         *grid(max_distance=[16], window=[256], **budget),
     ]
 
