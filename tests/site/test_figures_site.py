@@ -20,7 +20,13 @@ from relpos_lib.offsets import relative_offsets, table_rows
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 # Chapter: the figures that it must have.
-FIGURES = {"02-bias": (".rp-index", ".rp-maps"), "04-shaw": (".rp-maps",)}
+FIGURES = {
+    "01-sinusoidal": (".rp-sinusoid",),
+    "02-bias": (".rp-index", ".rp-maps", ".rp-curve"),
+    "03-gated-bias": (".rp-maps", ".rp-gate"),
+    "04-shaw": (".rp-maps",),
+    "05-fast": (".rp-nearfar",),
+}
 
 
 def chapters(kind=None):
