@@ -1,17 +1,15 @@
-"""What this book's site adds to the theme: buttons, formulas, small repairs."""
+"""What this book's site adds to the theme: buttons, downloads, small repairs."""
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.config import Config
 
+from book.tools.portable import PORTABLE, write_portable
 from book.tools.publish import stamped
 from book.tools.repository import (
     colab_address,
@@ -19,10 +17,6 @@ from book.tools.repository import (
     repository_address,
 )
 
-# What a page with formulas asks for: the renderer, its fonts, rarer commands.
-MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions")
-# The menu would load parts that are not copied.
-MATHJAX_OPTIONS = {"options": {"enableMenu": False}}
 # What stands at the site's own address, where no page of the book does.
 FRONT = """<!doctype html>
 <html lang="en">
@@ -37,25 +31,6 @@ FRONT = """<!doctype html>
 """
 
 
-def use_own_mathjax(app: Sphinx, config: Config) -> None:
-    """Serve MathJax from the site itself."""
-    config.mathjax_path = "mathjax/tex-chtml.js"
-    config.mathjax3_config = MATHJAX_OPTIONS
-
-
-def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
-    """Copy the needed parts of MathJax out of the package that ships it."""
-    spec = importlib.util.find_spec("sphinx-mathjax-offline")
-    if error or app.builder.format != "html" or spec is None or spec.origin is None:
-        return
-    source = Path(spec.origin).parent / "static" / "mathjax"
-    target = Path(app.outdir) / "_static" / "mathjax"
-    for part in MATHJAX_PARTS:
-        (target / part).parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
-        copy(source / part, target / part)
-
-
 def add_buttons(
     app: Sphinx,
     pagename: str,
@@ -63,13 +38,20 @@ def add_buttons(
     context: dict[str, Any],
     doctree: nodes.document | None,
 ) -> None:
-    """Offer a chapter as a notebook: open it in Colab, download it."""
+    """Offer a chapter as a notebook: open it in Colab, download it.
+
+    The one that carries its library runs in Colab too, from no address.
+    """
     if context.get("page_source_suffix") != ".ipynb":
         return
     name = Path(pagename).name + ".ipynb"
     buttons = context["header_buttons"]
     if address := colab_address(repository_address(), name):
         buttons.append(link_button("Open in Colab", address, "colab", "play"))
+    whole = context["pathto"](f"{PORTABLE}/{name}", 1)
+    buttons.append(
+        link_button("Self-contained notebook", whole, "portable", "box-archive")
+    )
     source = context["pathto"](f"_sources/{pagename}.ipynb", 1)
     buttons.append(link_button("Download notebook", source, "download", "download"))
 
@@ -81,6 +63,12 @@ def stamp_downloads(app: Sphinx, error: Exception | None) -> None:
         return
     for copy in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
         copy.write_text(stamped(copy, repository, commit), encoding="utf-8")
+
+
+def add_portable(app: Sphinx, error: Exception | None) -> None:
+    """Put the notebooks that carry their library beside the pages."""
+    if not error and app.builder.format == "html":
+        write_portable(Path(app.outdir) / PORTABLE)
 
 
 def lead_to_first_page(app: Sphinx, error: Exception | None) -> None:
@@ -122,11 +110,10 @@ def link_button(text: str, address: str, kind: str, icon: str) -> dict[str, str]
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
-    app.connect("config-inited", use_own_mathjax)
     # After the theme's own handlers, which start the list of buttons.
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", mend_citations)
-    app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", stamp_downloads)
+    app.connect("build-finished", add_portable)
     app.connect("build-finished", lead_to_first_page)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from book.tools.repository import ROOT, published_commit, repository_address
+from book.tools.portable import PORTABLE, write_portable
+from book.tools.repository import (
+    PASSING,
+    ROOT,
+    published_commit,
+    repository_address,
+)
 
 OUTPUT = ROOT / "_build"
 SITE = OUTPUT / "html"
@@ -26,7 +32,6 @@ SOURCES = (
     "pyproject.toml",
 )
 EXECUTING = re.compile(r"([\w.-]+\.ipynb): Executing notebook")
-PASSING = {"__pycache__", ".ipynb_checkpoints"}
 
 
 def source_files(root: Path = ROOT) -> Iterator[Path]:
@@ -100,6 +105,7 @@ def main() -> int:
         if status := build():
             print("The book was not built: see the messages above.", file=sys.stderr)
             return status
+    write_portable(SITE / PORTABLE)  # a new commit changes these, but no page
     print(f"The book is here: {INDEX}")
     return 0
 

@@ -1,4 +1,4 @@
-"""The address of the public repository: its only home."""
+"""The repository: its folder, its commit and, its only home, its public address."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+# What Python and Jupyter leave beside the sources
+PASSING = {"__pycache__", ".ipynb_checkpoints"}
 COLAB = "https://colab.research.google.com/github"
 COLAB_BRANCH = "colab"
 # host:owner/name, with or without a user: how git writes ssh://host/owner/name
@@ -59,6 +61,20 @@ def published_commit(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get("GITHUB_SHA")
 
 
+def library_commit(root: Path = ROOT) -> str | None:
+    """Commit of the library and the chapters on disk; None outside a clone.
+
+    Where something was changed since, it ends in "-changed".
+    """
+    if commit := published_commit():
+        return commit
+    if not is_clone(root):
+        return None
+    changed = git(root, "status", "--porcelain", "--", "relpos_lib", "book")
+    commit = git(root, "rev-parse", "HEAD")
+    return f"{commit}-changed" if commit and changed else commit
+
+
 def web_address(url: str | None) -> str | None:
     """Web address of a git remote; None for a folder or anything else."""
     url = (url or "").strip()
@@ -103,10 +119,13 @@ def configured_address(root: Path) -> str | None:
 
 def origin_url(root: Path) -> str | None:
     """Address of the remote ``origin``, if the root is a clone, not in another one."""
+    return git(root, "remote", "get-url", "origin") if is_clone(root) else None
+
+
+def is_clone(root: Path) -> bool:
+    """Whether the root is the top of a clone, not a folder inside another one."""
     top = git(root, "rev-parse", "--show-toplevel")
-    if top is None or not root.samefile(top):
-        return None
-    return git(root, "remote", "get-url", "origin")
+    return top is not None and root.samefile(top)
 
 
 def git(root: Path, *command: str) -> str | None:

@@ -66,10 +66,24 @@ def test_colab_button_is_right_or_absent(page, site_url, chapter):
     assert found == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_chapter_offers_a_notebook_that_carries_its_library(
+    page, site_url, chapter
+):
+    page.goto(f"{site_url}book/{chapter}.html")
+    button = page.get_by_role("link", name="Self-contained notebook")
+    answer = page.request.get(button.evaluate("link => link.href"))
+    served = nbformat.reads(answer.text(), as_version=4)
+    [setup] = [cell for cell in served.cells if setup_cell.is_setup(cell)]
+    assert served.metadata.relpos_lib.sha256 in setup.source
+    kept = nbformat.read(f"book/{chapter}.ipynb", as_version=4)
+    assert len(served.cells) == len(kept.cells) + 1
+
+
 def test_pages_that_are_no_notebooks_have_no_buttons(page, site_url):
     page.goto(f"{site_url}book/index.html")
-    names = ("Open in Colab", "Download notebook")
-    assert [page.get_by_role("link", name=name).count() for name in names] == [0, 0]
+    names = ("Open in Colab", "Self-contained notebook", "Download notebook")
+    assert not any(page.get_by_role("link", name=name).count() for name in names)
 
 
 @pytest.fixture
@@ -93,10 +107,12 @@ def test_buttons_where_the_address_is_known(buttons):
     assert buttons("https://github.com/owner/name") == {
         "Open in Colab": "https://colab.research.google.com"
         "/github/owner/name/blob/colab/04-shaw.ipynb",
+        "Self-contained notebook": "../portable/04-shaw.ipynb",
         "Download notebook": "../_sources/book/04-shaw.ipynb",
     }
 
 
 def test_buttons_where_no_address_is_known(buttons):
-    assert list(buttons(None)) == ["Download notebook"]
+    """The notebook that carries its library stands in the place of Colab's button."""
+    assert list(buttons(None)) == ["Self-contained notebook", "Download notebook"]
     assert buttons("https://github.com/owner/name", ".md") == {}

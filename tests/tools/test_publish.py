@@ -1,21 +1,16 @@
-"""What is published: the same chapters, each with the address of its library."""
+"""What is published: the same chapters, each knowing where its library is."""
 
-import re
-import subprocess
-import sys
-from importlib.metadata import packages_distributions, requires
 from types import SimpleNamespace
 
 import nbformat
 import nbformat.v4 as v4
 import pytest
 import yaml
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from book._ext import site
-from book.tools import publish, setup_cell
-from book.tools.repository import ROOT
+from book.tools import build, publish, setup_cell
+from book.tools.portable import PORTABLE
+from book.tools.repository import COLAB_BRANCH, ROOT
 
 
 def write(path, cells):
@@ -46,18 +41,6 @@ def test_a_chapter_without_its_setup_cell_is_refused(tmp_path):
         publish.stamped(path, "https://github.com/owner/name", "0123abc")
 
 
-def test_every_chapter_is_written(tmp_path, monkeypatch):
-    setup = v4.new_code_cell(setup_cell.SOURCE, metadata=setup_cell.METADATA)
-    paths = [write(tmp_path / f"0{n}-x.ipynb", [setup]) for n in (1, 2)]
-    monkeypatch.setattr(publish, "chapters", lambda: paths)
-    monkeypatch.setattr(publish, "repository_address", lambda: "https://github.com/o/n")
-    monkeypatch.setattr("sys.argv", ["publish", str(tmp_path / "out"), "0123abc"])
-    assert publish.main() == 0
-    written = sorted((tmp_path / "out").iterdir())
-    assert [path.name for path in written] == [path.name for path in paths]
-    assert all("https://github.com/o/n" in path.read_text() for path in written)
-
-
 @pytest.fixture
 def download(tmp_path):
     """A notebook that the site offers to download."""
@@ -86,58 +69,24 @@ def test_a_published_site_offers_stamped_notebooks(
     assert f"REPOSITORY, COMMIT = {constants}" in cell.source
 
 
-BARE = """
-import sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {absent!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}")
-
-sys.meta_path.insert(0, Absent())
-sys.argv[0] = "publish"
-from book.tools.publish import main
-sys.exit(main())
-"""
-
-
-def installed_by_the_workflow() -> set[str]:
-    """The packages that its job for Colab names, and those that they need."""
-    workflow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text())
-    steps = workflow["jobs"]["colab"]["steps"]
-    [run] = [
-        step["run"] for step in steps if "book.tools.publish" in step.get("run", "")
+def test_the_workflow_pushes_the_notebooks_of_the_tested_site():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text())["jobs"]
+    [kept] = [
+        each for each in jobs["test"]["steps"] if "upload" in each.get("uses", "")
     ]
-    pattern = re.search(r"grep -E '(.+?)' requirements\.txt", run)[1]
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    waiting = [Requirement(line) for line in lines if re.search(pattern, line)]
-    assert len(waiting) == pattern.count("|") + 1
-    found: set[str] = set()
-    while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        wanted_here = not wanted.marker or wanted.marker.evaluate({"extra": ""})
-        if wanted_here and name not in found:
-            found.add(name)
-            waiting += map(Requirement, requires(name) or [])
-    return found
+    steps = jobs["colab"]["steps"]
+    [fetched] = [each for each in steps if "download" in each.get("uses", "")]
+    assert kept["with"]["path"] == str(build.SITE.relative_to(ROOT))
+    assert fetched["with"]["name"] == kept["with"]["name"]
+    [push] = [each["run"] for each in steps if "git push" in each.get("run", "")]
+    assert push.startswith(f"cd {fetched['with']['path']}/{PORTABLE}\n")
+    assert push.rstrip().endswith(f" {COLAB_BRANCH}")
 
 
-def test_the_workflow_installs_what_publishing_needs(tmp_path):
-    present = installed_by_the_workflow()
-    absent = {
-        module
-        for module, names in packages_distributions().items()
-        if not present & {canonicalize_name(name) for name in names}
-    }
-    assert {"torch", "PIL", "numpy"} <= absent
-    done = subprocess.run(
-        [sys.executable, "-c", BARE.format(absent=absent), str(tmp_path), "0123abc"],
-        cwd=ROOT,
-        env={"GITHUB_REPOSITORY": "owner/name"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "stamped 01-" in done.stdout
+def test_the_site_holds_the_portable_notebooks(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(site, "write_portable", made.append)
+    for kind in ("html", "latex"):
+        builder = SimpleNamespace(format=kind)
+        site.add_portable(SimpleNamespace(outdir=tmp_path, builder=builder), None)
+    assert made == [tmp_path / PORTABLE]

@@ -1,10 +1,15 @@
-"""The address of the repository, wherever it may be written."""
+"""The address of the repository, wherever it may be written, and its commit."""
 
 import subprocess
 
 import pytest
 
-from book.tools.repository import colab_address, repository_address, web_address
+from book.tools.repository import (
+    colab_address,
+    library_commit,
+    repository_address,
+    web_address,
+)
 
 EXPECTED = "https://github.com/owner/na.me"
 
@@ -166,3 +171,34 @@ def test_colab_opens_the_published_notebook():
 @pytest.mark.parametrize("repository", [None, "https://gitlab.com/owner/name"])
 def test_colab_opens_nothing_from_elsewhere(repository):
     assert colab_address(repository, "04-shaw.ipynb") is None
+
+
+@pytest.fixture
+def committed(tmp_path, monkeypatch):
+    """A clone with one commit, in a folder; git as a stranger would have it."""
+    monkeypatch.delenv("GITHUB_SHA", raising=False)
+    clone(tmp_path, "/srv/mirror.git")
+    (tmp_path / "relpos_lib").mkdir()
+    (tmp_path / "relpos_lib" / "offsets.py").write_text("K = 1")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "One"], check=True)
+    return tmp_path
+
+
+def test_the_commit_of_the_library_says_whether_it_was_changed(committed):
+    commit = library_commit(committed)
+    assert len(commit) == 40
+    (committed / "notes.txt").write_text("not part of it")
+    assert library_commit(committed) == commit
+    (committed / "relpos_lib" / "offsets.py").write_text("K = 2")
+    assert library_commit(committed) == f"{commit}-changed"
+
+
+def test_the_workflow_names_the_commit(committed, monkeypatch):
+    monkeypatch.setenv("GITHUB_SHA", "0123abc")
+    assert library_commit(committed) == "0123abc"
+
+
+def test_outside_a_clone_there_is_no_commit(committed):
+    assert library_commit(committed / "relpos_lib") is None
