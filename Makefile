@@ -3,21 +3,24 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -q -n 2 --dist loadfile
 PORT ?= 8000
+# Colab's packages need Python 3.11 or 3.12.
+COLAB_PYTHON ?= $(PYTHON)
 # The sweeps whose results the book shows.
 PLANS ?= length gate distance distance-longer distance-copy distance-text init \
 	parts offset translate text long live
 
 # Small models run faster and give the same digits everywhere on one thread.
-book notebooks test experiments: export OMP_NUM_THREADS = 1
+book notebooks test test-colab experiments: export OMP_NUM_THREADS = 1
 # Nothing here needs a display or leaves anything behind in the sources.
 export MPLCONFIGDIR ?= $(CURDIR)/.venv/matplotlib
 export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install book serve notebooks lint unit browser test bench experiments clean
+.PHONY: help install book serve notebooks portable lint unit browser test test-colab
+.PHONY: bench experiments clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 book: install ## build the site, executing every notebook, and print where it is
 	@$(RUN) -m book.tools.build
@@ -28,9 +31,15 @@ serve: book ## build the site and serve it at http://localhost:8000 (PORT=8000)
 notebooks: install ## execute the notebooks and write them back, ready to commit
 	@$(RUN) -m book.tools.notebooks
 
+portable: install ## write each chapter as one notebook that carries the library
+	@$(RUN) -m book.tools.portable
+
 test: install browser lint unit ## check everything; installs what is missing
 	@$(RUN) -m book.tools.build
 	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
+
+test-colab: install ## execute every notebook, installed and portable, as Colab would
+	@$(RUN) -m book.tools.colab $(COLAB_PYTHON)
 
 bench: install ## time relative attention against plain attention, for most of an hour
 	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
@@ -45,7 +54,7 @@ experiments: install ## train all that the book's results need, and write them; 
 	@$(RUN) -m relpos_lib.experiments dilution --write relpos_lib/results
 
 clean: ## remove everything that was built, and the environment
-	rm -rf _build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build .venv .venv-colab .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find book relpos_lib tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install: ## put what everything else needs into .venv
