@@ -17,10 +17,10 @@ export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install book serve notebooks portable lint unit browser test test-colab
-.PHONY: bench experiments clean
+.PHONY: bench bench-figures experiments clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 book: install ## build the site, executing every notebook, and print where it is
 	@$(RUN) -m book.tools.build
@@ -43,6 +43,9 @@ test-colab: install ## execute every notebook, installed and portable, as Colab 
 
 bench: install ## time relative attention against plain attention, for most of an hour
 	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
+
+bench-figures: install browser ## time the sliders of the figures in a browser, best on an idle machine
+	@PYTHONPATH=. $(RUN) tests/site/bench_figures.py
 
 experiments: install ## train all that the book's results need, and write them; hours
 	@for plan in $(PLANS); do \

@@ -283,7 +283,7 @@ function render({ model, el }) {
   function newPanel(head, slot) {
     const cells = matrix({
       name: `Head ${head + 1}${slot ? `, ${STEPS_OF_ALL[slot]}` : ""}`,
-      ticks: 7,
+      ticks: slot ? 4 : 7,
       onCanvas: true,
       onCell: (i, j) => point(head, i, j),
     });
