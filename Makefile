@@ -6,7 +6,7 @@ PORT ?= 8000
 # Colab's packages need Python 3.11 or 3.12.
 COLAB_PYTHON ?= $(PYTHON)
 # The sweeps whose results the book shows.
-PLANS ?= length gate distance distance-longer distance-copy distance-text init \
+PLANS ?= length gate gate-rate distance distance-longer distance-copy distance-text init \
 	parts offset translate text long live
 
 # Small models run faster and give the same digits everywhere on one thread.
@@ -55,6 +55,7 @@ experiments: install ## train all that the book's results need, and write them; 
 	done
 	@$(RUN) -m relpos_lib.experiments report live --write relpos_lib/results --weights
 	@$(RUN) -m relpos_lib.experiments dilution --write relpos_lib/results
+	@$(RUN) -m relpos_lib.experiments reach --write relpos_lib/results
 
 clean: ## remove everything that was built, and the environment
 	rm -rf _build .venv .venv-colab .pytest_cache .mypy_cache .ruff_cache .hypothesis
