@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from relpos_lib.explorers._bundle import styles
+from relpos_lib.explorers._traits import TraitType
 from relpos_lib.offsets import relative_offsets
 
 Limit = int | str
 
 
-class WholeNumber(traitlets.TraitType[int, int]):
+class WholeNumber(TraitType[int, int]):
     """A synchronised whole number in a range.
 
     Args:
@@ -52,7 +53,7 @@ class WholeNumber(traitlets.TraitType[int, int]):
         )
 
 
-class Numbers(traitlets.TraitType[tuple[float, ...], Any]):
+class Numbers(TraitType[tuple[float, ...], Any]):
     """Synchronised numbers, one for each of a few things, in a range about zero.
 
     Args:
@@ -91,7 +92,7 @@ def numbers_of(value: object) -> NDArray[np.float64] | None:
     return array.astype(float) if array.dtype.kind in "iuf" else None
 
 
-class Word(traitlets.TraitType[str, str]):
+class Word(TraitType[str, str]):
     """A synchronised word out of a few."""
 
     def __init__(self, *words: str, **options: Any) -> None:
@@ -109,7 +110,7 @@ class Word(traitlets.TraitType[str, str]):
         )
 
 
-class YesNo(traitlets.TraitType[bool, bool]):
+class YesNo(TraitType[bool, bool]):
     """A synchronised bool."""
 
     def __init__(self, **options: Any) -> None:

@@ -22,6 +22,7 @@ from relpos_lib.explorers._bundle import bundle
 from relpos_lib.explorers._curve_picture import Group, draw_curves_over_panels
 from relpos_lib.explorers._picture import Panel, round_up
 from relpos_lib.explorers._tensors import bias_maps, coloured, content_heads, to_bytes
+from relpos_lib.explorers._traits import TraitType
 from relpos_lib.explorers.attention_map import AdditiveScheme
 from relpos_lib.offsets import clip_table, farthest_offset, table_offsets
 
@@ -45,7 +46,7 @@ def _from_json(rows: Any, widget: Any) -> Any:
         return rows
 
 
-class Curve(traitlets.TraitType[Rows, Any]):
+class Curve(TraitType[Rows, Any]):
     """A synchronised bias for every head and offset, in which -inf hides an offset."""
 
     def __init__(self, **options: Any) -> None:

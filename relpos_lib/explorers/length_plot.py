@@ -11,6 +11,7 @@ import traitlets
 from relpos_lib.explorers._base import Explorer, Word, YesNo, fixed
 from relpos_lib.explorers._bundle import bundle
 from relpos_lib.explorers._picture import blank_picture, png_of, round_up
+from relpos_lib.explorers._traits import TraitType
 from relpos_lib.plots.common import COLOURS, MARKERS
 from relpos_lib.plots.experiments import Y_LABELS
 
@@ -18,7 +19,7 @@ NUMBERS = ("mean", "low", "high")
 Numbers = dict[int, dict[str, float]]
 
 
-class Lines(traitlets.TraitType[tuple[str, ...], Any]):
+class Lines(TraitType[tuple[str, ...], Any]):
     """Synchronised names of some of the figure's lines, in their own order."""
 
     def __init__(self, **options: Any) -> None:

@@ -1,5 +1,6 @@
 """What the run with Colab's versions compares; the run itself is `make test-colab`."""
 
+import re
 import sys
 
 import nbformat.v4 as v4
@@ -8,6 +9,7 @@ from packaging.requirements import Requirement
 
 from book.tools import colab, setup_cell
 from book.tools.notebooks import chapters, read
+from book.tools.repository import ROOT
 
 
 def chapter(said="a\n", mimes=("text/plain", "image/png"), views=(), models=()):
@@ -72,3 +74,9 @@ def test_another_python_is_refused_before_anything_is_installed(monkeypatch, cap
     assert "COLAB_PYTHON" in capsys.readouterr().out
     here = "{}.{}".format(*sys.version_info)
     assert colab.version_of(sys.executable) == here
+
+
+def test_no_trait_names_its_types_as_the_traitlets_of_colab_cannot():
+    for path in (ROOT / "relpos_lib").rglob("*.py"):
+        found = re.search(r"\btraitlets\.\w+\[", path.read_text(encoding="utf-8"))
+        assert not found, f"{path.name}: take TraitType from explorers/_traits.py"
