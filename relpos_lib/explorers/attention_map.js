@@ -293,57 +293,56 @@ function render({ model, el }) {
     cells.node.append(marks);
     const title = make("div", { class: "rp-title" });
     const box = make("div", { class: "rp-panel" }, title, cells.node);
-    const choose = () => pointed && set(pointed);
-    cells.grid.addEventListener("click", choose);
-    cells.grid.addEventListener("keydown", (event) => {
+    const listen = (event, listener) => cells.grid.addEventListener(event, listener);
+    // A finger has left the cell before the click comes.
+    let pressed = null;
+    listen("pointerdown", () => {
+      pressed = pointed;
+    });
+    listen("click", () => set(pressed ?? pointed));
+    listen("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      choose();
+      set(pointed);
     });
-    cells.grid.addEventListener("pointerenter", () => {
-      const { i, j } = shownCell();
-      point(head, i, j);
-    });
+    listen("pointerenter", () => point(head, ...shownCell().slice(1)));
     for (const end of ["pointerleave", "blur"])
-      cells.grid.addEventListener(end, () => {
-        if (document.activeElement !== cells.grid) point(...chosenCell());
+      listen(end, () => {
+        if (!isHere()) point(...chosenCell());
       });
     return { ...cells, box, title, run, chosen };
   }
-  function point(head, i, j) {
-    pointed = { head, i, j };
+  /** Whether the reader is at one of the panels. */
+  const isHere = () =>
+    panels.flat().some(({ grid: cells }) => cells.matches(":hover, :focus"));
+  function point(...cell) {
+    pointed = cell;
     tell();
   }
-  function set({ head, i, j }) {
+  function set([head, i, j]) {
     model.set({ head: head + 1, query_index: i, key_index: j });
     model.save_changes();
   }
   /** The reader points at a bar: at the key nearest to the query that reads its row. */
   function onRow(head, row, isPress) {
-    const { i } = shownCell();
+    const [, i] = shownCell();
     const [first, end] = keysOfRow(row, i, { ...now, K: now.valueK });
     if (first >= end) return;
     point(head, i, row ? first : end - 1);
     if (isPress) set(pointed);
   }
-  /** The chosen cell, or the nearest that is shown. */
-  function chosenCell() {
+  /** A cell, or the nearest that is shown. */
+  const nearest = ([head, i, j]) => [
+    Math.min(head, now.shown - 1),
+    Math.min(i, now.Q - 1),
+    Math.min(j, now.S - 1),
+  ];
+  const chosenCell = () => {
     const [head, i, j] = CHOSEN.map((trait) => model.get(trait));
-    return [
-      Math.min(head, now.shown) - 1,
-      Math.min(i, now.Q - 1),
-      Math.min(j, now.S - 1),
-    ];
-  }
+    return nearest([head - 1, i, j]);
+  };
   /** The cell that the readout is about. */
-  function shownCell() {
-    const { head, i, j } = pointed ?? { head: H, i: Q, j: S };
-    return {
-      head: Math.min(head, now.shown - 1),
-      i: Math.min(i, now.Q - 1),
-      j: Math.min(j, now.S - 1),
-    };
-  }
+  const shownCell = () => nearest(pointed);
   function place({ style }, top, left, width) {
     Object.assign(style, {
       top: `${(100 * top) / now.Q}%`,
@@ -354,7 +353,7 @@ function render({ model, el }) {
   }
   /** Mark the cell in every panel, to compare heads, and say its numbers. */
   function tell() {
-    const { head, i, j } = shownCell();
+    const [head, i, j] = shownCell();
     const [own, row, column] = chosenCell();
     const valueRow = tableRow(relativeOffset(i, j, now.Q, now.S), now.valueK);
     const [first, end] = keysOfRow(valueRow, i, { ...now, K: now.valueK });
@@ -467,10 +466,7 @@ function render({ model, el }) {
       valueK: Math.min(K, data.valueReach),
     };
     for (const control of controls) control.show();
-    if (!pointed) {
-      const [head, i, j] = chosenCell();
-      pointed = { head, i, j };
-    }
+    pointed ??= chosenCell();
     drawPanels();
     tell();
     tellArithmetic();

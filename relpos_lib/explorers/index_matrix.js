@@ -254,7 +254,6 @@ function render({ model, el }) {
   function tell(now) {
     const [i, j] = current ?? [now.Q - 1, 0];
     current = [Math.min(i, now.Q - 1), Math.min(j, now.S - 1)];
-    if (unread > 2 * now.K) unread = null;
     const [query, key] = current;
     const { Q, S, K } = now;
     const row = unread ?? tableRow(relativeOffset(query, key, Q, S), K);
@@ -278,6 +277,7 @@ function render({ model, el }) {
       node.addEventListener(event, () => tell(state()));
   function redraw() {
     const now = state();
+    unread = null;
     const { Q, S, K, causal, view } = now;
     const range = rangeOf(view, Q, S, K);
     const colour = colourIn(view, range);
