@@ -40,7 +40,9 @@ const FORMS = {
 const LOW = 3;
 
 /** A number and a word, which has an s if it needs one. */
-const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+const counted = (number, what, many = `${what}s`) =>
+  `${number} ${number === 1 ? what : many}`;
+const countedQueries = (number) => counted(number, "query", "queries");
 
 /** Colour of far rectangles by their queries, dark for large. */
 function shadesOf(rectangles) {
@@ -56,14 +58,14 @@ function inWords({ lengths, rectangles }, counts, share) {
   const [largest] = rectangles;
   const far = largest
     ? `${counted(counts.rectangles, "far rectangle")}, the largest of ` +
-      `${largest.queries} queries by ${largest.keys} keys, ` +
+      `${countedQueries(largest.queries)} by ${counted(largest.keys, "key")}, ` +
       `in ${counted(counts.calls, "call")} of the kernel. `
     : "No far rectangle: every pair is in a tile. ";
   return (
     `${length} queries by ${length} keys, divided for maximum distance ` +
     `${maxDistance}${causal ? ", causal" : ""}. ${far}` +
-    `${counted(counts.tiles, "near tile")} of ${tile} ` +
-    `${tile === 1 ? "query" : "queries"} along the diagonal: ${share} of all pairs.`
+    `${counted(counts.tiles, "near tile")} of ${countedQueries(tile)} ` +
+    `along the diagonal: ${share} of all pairs.`
   );
 }
 
