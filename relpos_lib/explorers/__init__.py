@@ -12,6 +12,7 @@ from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
 from relpos_lib.explorers.length_plot import LengthPlotExplorer
 from relpos_lib.explorers.near_far import NearFarExplorer
 from relpos_lib.explorers.sinusoid import SinusoidExplorer
+from relpos_lib.explorers.trained_model import TrainedModelExplorer
 
 __all__ = [
     "AttentionMapExplorer",
@@ -21,4 +22,5 @@ __all__ = [
     "LengthPlotExplorer",
     "NearFarExplorer",
     "SinusoidExplorer",
+    "TrainedModelExplorer",
 ]

@@ -93,20 +93,26 @@ def numbers_of(value: object) -> NDArray[np.float64] | None:
 
 
 class Word(TraitType[str, str]):
-    """A synchronised word out of a few."""
+    """A synchronised word out of a few.
 
-    def __init__(self, *words: str, **options: Any) -> None:
-        super().__init__(words[0], **options)
-        self.words = words
+    Args:
+        words: the words it may be; the first is the one to begin with.
+        among: name of the trait that lists the words, instead of ``words``.
+    """
+
+    def __init__(self, *words: str, among: str | None = None, **options: Any) -> None:
+        super().__init__(words[0] if words else "", **options)
+        self.words, self.among = words, among
         self.tag(sync=True)
 
     def validate(self, obj: Any, value: object) -> str:
         """Refuse any other word, naming the trait and the words it may be."""
-        if isinstance(value, str) and value in self.words:
+        words = getattr(obj, self.among) if self.among else self.words
+        if isinstance(value, str) and value in words:
             return value
         raise traitlets.TraitError(
             f"{self.name} of {type(obj).__name__} must be one of "
-            f"{', '.join(self.words)}, got {value!r}"
+            f"{', '.join(words)}, got {value!r}"
         )
 
 

@@ -113,6 +113,11 @@ def near_far(size: int) -> Explorer:
     return explorers.NearFarExplorer(length=size)
 
 
+def trained_model(size: int) -> Explorer:
+    """The scheme that takes longest, at lengths up to N."""
+    return explorers.TrainedModelExplorer(["shaw"], length=size, max_length=size)
+
+
 # Name: a case. More figures, more lines.
 MAP_TRAITS = ("max_distance", "length", "heads_shown")
 FIGURES = {
@@ -125,6 +130,7 @@ FIGURES = {
     "attention map": Case(attention_map, MAP_TRAITS),
     "attention map, all steps": Case(partial(attention_map, view="steps"), MAP_TRAITS),
     "near and far": Case(near_far, ("length", "max_distance", "leaf")),
+    "trained model": Case(trained_model, ("length",)),
 }
 
 
