@@ -210,17 +210,17 @@ class LengthPlotExplorer(Explorer):
         for k, name in enumerate(self.shown):
             line = dict(sorted(self._lines[name].items()))
             x, colour = list(line), COLOURS[k % len(COLOURS)]
-            mean, *band = ([n[part] for n in line.values()] for part in NUMBERS)
+            mean, low, high = ([n[part] for n in line.values()] for part in NUMBERS)
             marker = MARKERS[(k + k // len(COLOURS)) % len(MARKERS)]
             ax.plot(x, mean, color=colour, marker=marker, label=self._labels[name])
             if self.spread:
-                ax.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+                ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         if self._trained is not None:
             ax.axvline(self._trained, color="#888888", linestyle="--", linewidth=1)
         ax.set_xscale("log", base=2)
         ax.set_xticks(self.lengths, [str(n) for n in self.lengths])
-        low, high = self._range()
-        ends = (low, high + 0.03 * (high - low))  # whole markers at the upper end
+        bottom, top = self._range()
+        ends = (bottom, top + 0.03 * (top - bottom))  # whole markers at the upper end
         ax.set(xlabel="length L", ylabel=Y_LABELS[self.metric], ylim=ends)
         if self.shown:
             ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
