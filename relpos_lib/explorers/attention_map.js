@@ -79,7 +79,7 @@ const counted = (keys) => `${keys} ${keys === 1 ? "key" : "keys"}`;
 
 /** A vector as its first few numbers. */
 function vectorText(vector) {
-  const numbers = [...vector.subarray(0, WRITTEN)].map((x) => format(x, 2));
+  const numbers = [...vector.slice(0, WRITTEN)].map((x) => format(x, 2));
   return `[${numbers.join(", ")}${vector.length > WRITTEN ? ", \u2026" : ""}]`;
 }
 
@@ -100,7 +100,8 @@ function inWords(head, view, { Q, S, K, causal, result }) {
   const peak =
     best < 0
       ? "No query may attend to a key."
-      : `Largest, ${format(most, 3)}, at query ${Math.floor(best / S)}, key ${best % S}.`;
+      : `Largest, ${format(most, 3)}, ` +
+        `at query ${Math.floor(best / S)}, key ${best % S}.`;
   return (
     `${VIEWS[view]}s of head ${head + 1}: ${Q} queries by ${S} keys, ` +
     `maximum distance ${K}${causal ? ", causal" : ""}. ${peak}`
@@ -150,64 +151,68 @@ function binBars(head, onRow) {
     const best = bins.indexOf(Math.max(...bins));
     const alt =
       `Weights of query ${query} in head ${head + 1}, added up for each of ${count} ` +
-      `rows of the value table. Most, ${format(bins[best], 3)}, falls into row ${best}, ` +
-      `offset ${beyond(best, K)}; ${format(bins[row], 3)} into row ${row}.`;
+      `rows of the value table. Most, ${format(bins[best], 3)}, falls into row ` +
+      `${best}, offset ${beyond(best, K)}; ${format(bins[row], 3)} into row ${row}.`;
     update(svg, "aria-label", alt);
   }
   return { node, draw };
 }
 
+/** A dot product divided by the root of the width. */
+function scaledText(name, dot, x, { D }) {
+  const root = plain(Math.sqrt(D));
+  return `${name} / \u221a${D} = ${plain(dot)} / ${root} = ${plain(x)}`;
+}
+
+function positionText({ keyRow, position, dotRow }, data) {
+  if (data.scheme === "bias") return `b[row ${keyRow}] = ${plain(position)}`;
+  if (!data.hasKeys) return "0: the keys have no table";
+  return scaledText(`q\u00b7a[row ${keyRow}]`, dotRow, position, data);
+}
+
+/** a + b or a - b, as it is written by hand. */
+const sumText = (a, b) =>
+  `${plain(a)} ${b < 0 ? "\u2212" : "+"} ${plain(Math.abs(b))}`;
+
+function softmaxText({ score, shift, seen, exponential, denominator, weight }) {
+  const shifted = shift ? sumText(score, -shift) : plain(score);
+  const divided = `${plain(exponential)} / ${plain(denominator)} = ${plain(weight)}`;
+  return `exp(${shifted}) / sum over ${counted(seen)} = ${divided}`;
+}
+
+/** What the cell adds to the output: weight times value and its row of the table. */
+function valueText({ weight, value, vector, valueRow, added }, data) {
+  const parts = [
+    ...(data.value.length ? [["v", value]] : []),
+    ...(data.hasBins ? [[`a[row ${valueRow}]`, vector]] : []),
+  ];
+  const join = (texts) => (texts.length > 1 ? `(${texts.join(" + ")})` : texts[0]);
+  const [names, vectors] = [
+    parts.map(([name]) => name),
+    parts.map(([, numbers]) => vectorText(numbers)),
+  ].map(join);
+  const times = `${plain(weight)} \u00b7`;
+  return `${times} ${names} = ${times} ${vectors} = ${vectorText(added)}`;
+}
+
+function binText({ binKeys, bin, valueRow }, { valueK }) {
+  const read = `${counted(binKeys)} ${binKeys === 1 ? "reads" : "read"}`;
+  const row = `row ${valueRow} (offset ${beyond(valueRow, valueK)})`;
+  return `${read} ${row} of the value table, with weight ${plain(bin)} in all`;
+}
+
 /** The lines of the arithmetic of one cell: [name, label, text]. */
 function linesOf(data, steps, now, allowed) {
-  const root = `\u221a${data.D}`;
-  const scaled = (name, dot, x) =>
-    `${name} / ${root} = ${plain(dot)} / ${plain(Math.sqrt(data.D))} = ${plain(x)}`;
-  const { keyRow, valueRow, content, position, score, weight } = steps;
-  const positionText =
-    data.scheme === "bias"
-      ? `b[row ${keyRow}] = ${plain(position)}`
-      : data.hasKeys
-        ? scaled(`q\u00b7a[row ${keyRow}]`, steps.dotRow, position)
-        : "0: the keys have no table";
-  const sign = position < 0 ? "\u2212" : "+";
-  const less = steps.shift ? ` ${steps.shift < 0 ? "+" : "\u2212"} ${plain(Math.abs(steps.shift))}` : "";
+  const { content, position, score } = steps;
+  const softmax = allowed ? softmaxText(steps) : "masked: not in the sum, weight 0";
   const lines = [
-    ["content", "content", scaled("q\u00b7k", steps.dotKey, content)],
-    ["position", "+ position", positionText],
-    [
-      "score",
-      "= score",
-      `${plain(content)} ${sign} ${plain(Math.abs(position))} = ${plain(score)}`,
-    ],
-    [
-      "softmax",
-      "\u2192 weight",
-      allowed
-        ? `exp(${plain(score)}${less}) / sum over ${counted(steps.seen)} = ` +
-          `${plain(steps.exponential)} / ${plain(steps.denominator)} = ${plain(weight)}`
-        : "masked: not in the sum, weight 0",
-    ],
+    ["content", "content", scaledText("q\u00b7k", steps.dotKey, content, data)],
+    ["position", "+ position", positionText(steps, data)],
+    ["score", "= score", `${sumText(content, position)} = ${plain(score)}`],
+    ["softmax", "\u2192 weight", softmax],
   ];
-  const parts = [
-    ...(data.value.length ? [["v", steps.value]] : []),
-    ...(data.hasBins ? [[`a[row ${valueRow}]`, steps.vector]] : []),
-  ];
-  if (parts.length) {
-    const join = (texts) => (texts.length > 1 ? `(${texts.join(" + ")})` : texts[0]);
-    const [names, vectors] = [
-      parts.map(([name]) => name),
-      parts.map(([, vector]) => vectorText(vector)),
-    ].map(join);
-    const result = vectorText(Float64Array.from(steps.added));
-    const text = [names, vectors].map((part) => `${plain(weight)} \u00b7 ${part} = `);
-    lines.push(["value", "\u00d7 value", text.join("") + result]);
-  }
-  if (data.hasBins) {
-    const read = `${counted(steps.binKeys)} ${steps.binKeys === 1 ? "reads" : "read"}`;
-    const row = `row ${valueRow} (offset ${beyond(valueRow, now.valueK)})`;
-    const text = `${read} ${row} of the value table, with weight ${plain(steps.bin)} in all`;
-    lines.push(["bin", "bin", text]);
-  }
+  if (data.Dv) lines.push(["value", "\u00d7 value", valueText(steps, data)]);
+  if (data.hasBins) lines.push(["bin", "bin", binText(steps, now)]);
   return lines;
 }
 
@@ -241,8 +246,9 @@ function render({ model, el }) {
   const fixed = prepare(data);
   const room = roomFor(fixed);
   const { H, Q, S } = fixed;
+  const farthest = model.get("table_distance");
   const controls = [
-    slider(model, "max_distance", "Maximum distance", "K", 0, model.get("table_distance")),
+    slider(model, "max_distance", "Maximum distance", "K", 0, farthest),
     slider(model, "length", "Sequence length", "", 1, Math.max(Q, S)),
     slider(model, "heads_shown", "Heads shown", "", 1, H),
     choice(model, "view", "Show", {
@@ -283,7 +289,7 @@ function render({ model, el }) {
   function newPanel(head, slot) {
     const cells = matrix({
       name: `Head ${head + 1}${slot ? `, ${STEPS_OF_ALL[slot]}` : ""}`,
-      ticks: slot ? 4 : 7,
+      ticks: slot ? 0 : 7,
       onCanvas: true,
       onCell: (i, j) => point(head, i, j),
     });
@@ -292,7 +298,8 @@ function render({ model, el }) {
     const marks = make("div", quiet, run, chosen);
     cells.node.append(marks);
     const title = make("div", { class: "rp-title" });
-    const box = make("div", { class: "rp-panel" }, title, cells.node);
+    const name = slot ? "rp-panel rp-maps-next" : "rp-panel";
+    const box = make("div", { class: name }, title, cells.node);
     const listen = (event, listener) => cells.grid.addEventListener(event, listener);
     // A finger has left the cell before the click comes.
     let pressed = null;
@@ -374,6 +381,7 @@ function render({ model, el }) {
     const at = (head * now.Q + i) * now.S + j;
     const { result, K, keyK } = now;
     const offset = relativeOffset(i, j, now.Q, now.S);
+    const rowsK = data.hasBins && !data.hasKeys ? now.valueK : keyK;
     const number = (name) => format(result[name][at], 3);
     const allowed = result.allowed[i * now.S + j];
     numbers.tell([
@@ -382,7 +390,7 @@ function render({ model, el }) {
       ["j", "key j =", String(j)],
       ["offset", "offset", format(offset)],
       ["clipped", "clipped", format(clipOffset(offset, K))],
-      ["row", "row", String(tableRow(offset, data.hasKeys || !data.hasBins ? keyK : now.valueK))],
+      ["row", "row", String(tableRow(offset, rowsK))],
       ["content", "content", number("content")],
       ["position", "+ position", number("position")],
       ["score", "= score", number("score")],
@@ -409,7 +417,8 @@ function render({ model, el }) {
     const steps = cellSteps(data, now.result, [head, i, j], now);
     const { offset, clipped } = steps;
     const clip = clipped === offset ? "" : `, clipped to ${format(clipped)}`;
-    const name = `Head ${head + 1}, query ${i}, key ${j}: offset ${format(offset)}${clip}`;
+    const place = `Head ${head + 1}, query ${i}, key ${j}`;
+    const name = `${place}: offset ${format(offset)}${clip}`;
     const allowed = now.result.allowed[i * now.S + j];
     cell.tell(name, linesOf(data, steps, now, allowed));
   }
@@ -420,7 +429,8 @@ function render({ model, el }) {
       views.map((step) => [step, largest(result[step], result.allowed)]),
     );
     // Scores share one scale, so that content + position = score can be seen.
-    const most = Math.max(...views.filter((v) => v !== "weights").map((v) => tops[v]), 0);
+    const scores = views.filter((step) => step !== "weights");
+    const most = Math.max(...scores.map((step) => tops[step]), 0);
     const topOf = (step) => roundUp(step === "weights" ? tops.weights : most);
     panels.forEach((steps, head) => {
       while (head < now.shown && steps.length < slots) {
@@ -445,7 +455,9 @@ function render({ model, el }) {
     grid.classList.toggle("rp-maps-all", slots > 1);
     const showBar = (one, step) => {
       const [signed, top] = [step !== "weights", topOf(step)];
-      const ends = [signed ? -top : 0, top].map((end) => String(end).replace("-", "\u2212"));
+      const ends = [signed ? -top : 0, top].map((end) =>
+        String(end).replace("-", "\u2212"),
+      );
       one.show(...ends, VIEWS[step], signed ? (t) => diverging(2 * t - 1) : viridis);
     };
     showBar(bar, views.length > 1 ? "score" : view);
@@ -457,7 +469,8 @@ function render({ model, el }) {
     const [K, length, shown, causal, view] = SHOWN.map((trait) => model.get(trait));
     const [q, s] = [Math.min(length, Q), Math.min(length, S)];
     const wanted = [K, length, causal].join();
-    const result = wanted === last ? now.result : attend(fixed, K, causal, [q, s], room);
+    const result =
+      wanted === last ? now.result : attend(fixed, K, causal, [q, s], room);
     last = wanted;
     now = {
       ...{ Q: q, S: s, K, causal, view, result, shown },

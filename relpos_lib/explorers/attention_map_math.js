@@ -1,5 +1,11 @@
 /** Attention maps: what happens in one cell, and how weights fall into table rows. */
-import { clipOffset, keysOfRow, queryPosition, relativeOffset, tableRow } from "./core.js";
+import {
+  clipOffset,
+  keysOfRow,
+  queryPosition,
+  relativeOffset,
+  tableRow,
+} from "./core.js";
 
 /** Scores beyond this are made smaller before the exponential, as a computer does. */
 const PLAIN_SCORES = 8;
@@ -31,9 +37,9 @@ function denominatorOf(score, start, seen) {
 }
 
 /**
- * Every number on the way of one cell, from the results of attend(). `now` has the sizes
- * of what is shown and the maximum distances of now: K of the slider, and keyK and valueK
- * of the two tables, which may be smaller.
+ * Every number on the way of one cell, from the results of attend(). `now` has the
+ * sizes of what is shown and the maximum distances of now: K of the slider, and keyK
+ * and valueK of the two tables, which may be smaller.
  */
 export function cellSteps(data, result, [head, i, j], now) {
   const { Q, S, K, keyK, valueK, causal } = now;

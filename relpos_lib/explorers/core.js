@@ -181,8 +181,8 @@ export function attend(fixed, K, causal, [q, s] = [fixed.Q, fixed.S], room = nul
 }
 
 /**
- * Attention of one head that adds bias[offset]: content (Q, S) and 2 Kmax + 1 numbers to
- * position, score and weights, each (Q, S). A bias of -Infinity hides its keys.
+ * Attention of one head that adds bias[offset]: content (Q, S) and 2 Kmax + 1 numbers
+ * to position, score and weights, each (Q, S). A bias of -Infinity hides its keys.
  */
 export function attendWithBias(content, bias, { Q, S, K, Kmax, allowed }) {
   const [position, score] = [new Float64Array(Q * S), new Float64Array(Q * S)];
@@ -201,7 +201,8 @@ export function largest(values, allowed) {
   let most = 0;
   for (let start = 0; start < values.length; start += allowed.length)
     for (let cell = 0; cell < allowed.length; cell++) {
-      const size = values[start + cell] < 0 ? -values[start + cell] : values[start + cell];
+      const value = values[start + cell];
+      const size = value < 0 ? -value : value;
       if (size > most && allowed[cell]) most = size;
     }
   return most;

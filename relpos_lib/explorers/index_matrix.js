@@ -73,7 +73,8 @@ const pairsOfRow = (row, now) =>
   Array.from({ length: now.Q }, (_, i) => keysOfRow(row, i, now));
 
 function pairsInWords(row, now) {
-  const count = pairsOfRow(row, now).reduce((sum, [first, end]) => sum + end - first, 0);
+  const runs = pairsOfRow(row, now);
+  const count = runs.reduce((sum, [first, end]) => sum + end - first, 0);
   return `${count || "no"} ${count === 1 ? "pair" : "pairs"}`;
 }
 
@@ -128,7 +129,8 @@ function tableOfRows(onRow) {
     { role: "listbox", tabindex: 0, "aria-activedescendant": option.id, ...KEYS_STAY },
     ...[make("div", quiet, colours.node), ...names, option],
   );
-  const heading = make("div", quiet, make("span", {}, "row"), make("span", {}, "offset"));
+  const columns = ["row", "offset"].map((name) => make("span", {}, name));
+  const heading = make("div", quiet, ...columns);
   const node = make("div", { class: "rp-index-table" }, heading, list);
   let [current, count] = [0, 0];
 

@@ -149,7 +149,7 @@ const tickStep = (count, most) =>
 
 function drawTicks(axis, count, most, side) {
   const step = tickStep(count, most);
-  const ticks = Math.ceil(count / step);
+  const ticks = most ? Math.ceil(count / step) : 0;
   while (axis.childElementCount < ticks) axis.append(make("span"));
   while (axis.childElementCount > ticks) axis.lastChild.remove();
   [...axis.children].forEach((tick, k) => {
@@ -194,7 +194,8 @@ function canvasPicture() {
   const context = canvas.getContext("2d", { willReadFrequently: true });
   let image = null;
   const resize = (Q, S) => {
-    Object.assign(canvas, { width: S, height: Q });
+    if (canvas.width !== S) canvas.width = S;
+    if (canvas.height !== Q) canvas.height = Q;
     image = context.createImageData(S, Q);
   };
   const paint = (cell, shade) => {
@@ -248,6 +249,7 @@ const QUERIES_AND_KEYS = {
  * A picture of the figure's own, { node, paint }, may take the place of the cells.
  * `words` says what rows and columns are. With `mustPress`, pointing at one
  * without pressing does nothing; with `onCanvas` a small one is drawn as a large one.
+ * At most `ticks` numbers stand at an axis.
  */
 export function matrix({
   name,
