@@ -23,7 +23,7 @@ from book.tools import setup_cell
 from book.tools.notebooks import chapters, executed, read
 from book.tools.repository import ROOT
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 1_500_000
 ONE_CHAPTER = ROOT / "book" / "01-sinusoidal.ipynb"  # the quickest
 # What a machine without this repository has: the packages, and not the library.
 FORGET = f"""\
