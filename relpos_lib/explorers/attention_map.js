@@ -445,6 +445,9 @@ function render({ model, el }) {
         const step = views[slot];
         const title = slots > 1 ? SIGNS[step] + step : `head ${head + 1}`;
         if (panel.title.textContent !== title) panel.title.textContent = title;
+        const look = `${last} ${step} ${topOf(step)}`;
+        if (panel.look === look) return;
+        panel.look = look;
         const shade = {
           ...{ values: result[step], start: head * q * s, allowed: result.allowed },
           ...{ top: topOf(step), signed: step !== "weights" },

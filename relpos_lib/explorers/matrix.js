@@ -188,27 +188,31 @@ function svgPicture(Q, S, numbers) {
   return { node: svg, paint };
 }
 
+/** Room for the pixels of any matrix: a canvas copies them, so that one is enough. */
+let scratch = new Uint32Array(0);
+
 /** One pixel a cell, enlarged by the browser; masked cells stay transparent. */
 function canvasPicture() {
   const canvas = make("canvas");
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  let image = null;
   const resize = (Q, S) => {
     if (canvas.width !== S) canvas.width = S;
     if (canvas.height !== Q) canvas.height = Q;
-    image = context.createImageData(S, Q);
   };
   const paint = (cell, shade) => {
-    const pixels = image.data;
-    const [rows, columns] = [shade ? 0 : canvas.height, canvas.width];
-    if (shade) shadePixels(new Uint32Array(pixels.buffer), shade);
-    for (let i = 0, at = 0; i < rows; i++)
-      for (let j = 0; j < columns; j++, at += 4) {
-        const { colour } = cell(i, j);
-        for (let c = 0; c < 3; c++) pixels[at + c] = colour ? colour[c] : 0;
-        pixels[at + 3] = colour ? 255 : 0;
-      }
-    context.putImageData(image, 0, 0);
+    const { width, height } = canvas;
+    const cells = width * height;
+    if (scratch.length < cells) scratch = new Uint32Array(cells);
+    const bytes = new Uint8ClampedArray(scratch.buffer, 0, 4 * cells);
+    if (shade) shadePixels(scratch.subarray(0, cells), shade);
+    else
+      for (let i = 0, at = 0; i < height; i++)
+        for (let j = 0; j < width; j++, at += 4) {
+          const { colour } = cell(i, j);
+          for (let c = 0; c < 3; c++) bytes[at + c] = colour ? colour[c] : 0;
+          bytes[at + 3] = colour ? 255 : 0;
+        }
+    context.putImageData(new ImageData(bytes, width, height), 0, 0);
   };
   return { node: canvas, paint, resize };
 }
