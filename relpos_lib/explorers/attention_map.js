@@ -1,5 +1,5 @@
 /** Attention, one cell at a time: content + position = score -> softmax -> values. */
-import { binsOf, cellSteps } from "./attention_map_math.js";
+import { binsOf, cellSteps, peaksOf } from "./attention_map_math.js";
 import {
   attend,
   clipOffset,
@@ -7,7 +7,6 @@ import {
   floats,
   format,
   keysOfRow,
-  largest,
   prepare,
   relativeOffset,
   roomFor,
@@ -87,24 +86,18 @@ function vectorText(vector) {
 const beyond = (row, K) =>
   format(row - K) + (row && row < 2 * K ? "" : row ? " and more" : " and less");
 
-/** What one panel shows now, in words. */
-function inWords(head, view, { Q, S, K, causal, result }) {
-  const [values, allowed] = [result[view], result.allowed];
-  const start = head * Q * S;
-  let [best, most] = [-1, -Infinity];
-  for (let cell = 0; cell < Q * S; cell++)
-    if (values[start + cell] > most && allowed[cell]) {
-      best = cell;
-      most = values[start + cell];
-    }
+/** What one panel shows now, in words; content does not depend on the distance. */
+function inWords(head, view, best, { Q, S, K, causal, result }) {
+  const most = result[view][head * Q * S + best];
   const peak =
     best < 0
       ? "No query may attend to a key."
       : `Largest, ${format(most, 3)}, ` +
         `at query ${Math.floor(best / S)}, key ${best % S}.`;
+  const distance = view === "content" ? "" : `, maximum distance ${K}`;
   return (
-    `${VIEWS[view]}s of head ${head + 1}: ${Q} queries by ${S} keys, ` +
-    `maximum distance ${K}${causal ? ", causal" : ""}. ${peak}`
+    `${VIEWS[view]}s of head ${head + 1}: ${Q} queries by ${S} keys` +
+    `${distance}${causal ? ", causal" : ""}. ${peak}`
   );
 }
 
@@ -285,6 +278,7 @@ function render({ model, el }) {
   );
   binBox.hidden = !data.hasBins;
   let [now, pointed, last] = [null, null, ""];
+  const kept = {};
 
   function newPanel(head, slot) {
     const cells = matrix({
@@ -422,16 +416,26 @@ function render({ model, el }) {
     const allowed = now.result.allowed[i * now.S + j];
     cell.tell(name, linesOf(data, steps, now, allowed));
   }
+  /** What the numbers of a step depend on. */
+  const keyOf = (step) => {
+    const { Q: q, S: s, K, causal } = now;
+    return [step, q, s, causal, step === "content" ? "" : K].join();
+  };
+  /** Peaks of a step, looked for again only when its numbers are others. */
+  function peaksAt(step) {
+    const key = keyOf(step);
+    if (kept[step]?.key !== key)
+      kept[step] = { key, ...peaksOf(now.result[step], now.result.allowed, H) };
+    return kept[step];
+  }
   function drawPanels() {
     const { Q: q, S: s, result, view, slots } = now;
     const views = slots > 1 ? STEPS_OF_ALL : [view];
-    const tops = Object.fromEntries(
-      views.map((step) => [step, largest(result[step], result.allowed)]),
-    );
+    const peaks = Object.fromEntries(views.map((step) => [step, peaksAt(step)]));
     // Scores share one scale, so that content + position = score can be seen.
     const scores = views.filter((step) => step !== "weights");
-    const most = Math.max(...scores.map((step) => tops[step]), 0);
-    const topOf = (step) => roundUp(step === "weights" ? tops.weights : most);
+    const most = Math.max(...scores.map((step) => peaks[step].most), 0);
+    const topOf = (step) => roundUp(step === "weights" ? peaks.weights.most : most);
     panels.forEach((steps, head) => {
       while (head < now.shown && steps.length < slots) {
         const panel = newPanel(head, steps.length);
@@ -445,14 +449,15 @@ function render({ model, el }) {
         const step = views[slot];
         const title = slots > 1 ? SIGNS[step] + step : `head ${head + 1}`;
         if (panel.title.textContent !== title) panel.title.textContent = title;
-        const look = `${last} ${step} ${topOf(step)}`;
+        const look = `${keyOf(step)} ${topOf(step)}`;
         if (panel.look === look) return;
         panel.look = look;
         const shade = {
           ...{ values: result[step], start: head * q * s, allowed: result.allowed },
           ...{ top: topOf(step), signed: step !== "weights" },
         };
-        panel.draw({ queries: q, keys: s, shade, alt: inWords(head, step, now) });
+        const alt = inWords(head, step, peaks[step].best[head], now);
+        panel.draw({ queries: q, keys: s, shade, alt });
       });
     });
     grid.classList.toggle("rp-maps-all", slots > 1);

@@ -10,6 +10,25 @@ import {
 /** Scores beyond this are made smaller before the exponential, as a computer does. */
 const PLAIN_SCORES = 8;
 
+/** The largest absolute number of all heads, and where each head has its largest. */
+export function peaksOf(values, allowed, H) {
+  const [cells, best] = [allowed.length, new Int32Array(H).fill(-1)];
+  let most = 0;
+  for (let head = 0; head < H; head++) {
+    let peak = -Infinity;
+    for (let cell = 0, at = head * cells; cell < cells; cell++, at++) {
+      const value = values[at];
+      if (value > peak && allowed[cell]) {
+        peak = value;
+        best[head] = cell;
+      }
+      const size = Math.abs(value);
+      if (size > most && allowed[cell]) most = size;
+    }
+  }
+  return { most, best };
+}
+
 /** What the weights of query i add up to for each row of a table, (2K+1,). */
 export function binsOf(weights, head, i, { Q, S, K }) {
   const bins = new Float64Array(2 * K + 1);

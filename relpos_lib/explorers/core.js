@@ -201,8 +201,7 @@ export function largest(values, allowed) {
   let most = 0;
   for (let start = 0; start < values.length; start += allowed.length)
     for (let cell = 0; cell < allowed.length; cell++) {
-      const value = values[start + cell];
-      const size = value < 0 ? -value : value;
+      const size = Math.abs(values[start + cell]);
       if (size > most && allowed[cell]) most = size;
     }
   return most;
