@@ -2,7 +2,6 @@
 
 import statistics
 
-import pytest
 import torch
 
 from relpos_lib import clip_table
@@ -13,6 +12,7 @@ from relpos_lib.exercises.choosing import (
     check_widened,
 )
 from relpos_lib.experiments.spread import compare
+from tests.exercises import accepts, names, refuses, sees_gaps
 
 
 def smallest_distance(offsets, length):
@@ -101,37 +101,17 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("check", "answer"), RIGHT)
-def test_right_answer_is_accepted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: correct\n"
+test_right_answer_is_accepted = accepts(RIGHT)
+test_wrong_answer_is_refused_with_a_reason = refuses(WRONG)
+test_gap_is_not_attempted = sees_gaps(RIGHT)
 
 
-@pytest.mark.parametrize(("check", "answer"), WRONG)
-def test_wrong_answer_is_refused_with_a_reason(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out.startswith(f"{check.__name__}: not yet: ")
-
-
-@pytest.mark.parametrize("check", [check for check, _ in RIGHT])
-@pytest.mark.parametrize(
-    "answer", [..., None, lambda *_: ..., lambda *_: None, lambda *_: ... @ 1]
-)
-def test_gap_is_not_attempted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: not attempted yet\n"
-
-
-@pytest.mark.parametrize(
-    ("check", "answer", "hint"),
+test_common_mistakes_are_named = names(
     [
         (check_smallest_distance, WRONG[0][1], "shares its row with -2"),
         (check_smallest_distance, WRONG[1][1], "farther apart than 5"),
         (check_table_parameters, WRONG[5][1], "counts one side"),
         (check_widened, padded_with_zeros, "what head 0 reads at offset"),
         (check_smallest_tied, best_mean, "a smaller K ties with it"),
-    ],
+    ]
 )
-def test_common_mistakes_are_named(check, answer, hint, capsys):
-    check(answer)
-    assert hint in capsys.readouterr().out

@@ -13,6 +13,7 @@ from relpos_lib.exercises.fast import (
     check_merge_two,
     check_near_pairs,
 )
+from tests.exercises import accepts, names, refuses, sees_gaps
 
 
 def merge_two(out1, lse1, out2, lse2):
@@ -120,25 +121,9 @@ def counted_from_the_first_key(table, q_len, k_len):
     return torch.cat([bias[0], bias[1:, -1]])
 
 
-@pytest.mark.parametrize(("check", "answer"), RIGHT)
-def test_right_answer_is_accepted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: correct\n"
-
-
-@pytest.mark.parametrize(("check", "answer"), WRONG)
-def test_wrong_answer_is_refused_with_a_reason(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out.startswith(f"{check.__name__}: not yet: ")
-
-
-@pytest.mark.parametrize("check", [check for check, _ in RIGHT])
-@pytest.mark.parametrize(
-    "answer", [..., None, lambda *_: ..., lambda *_: None, lambda *_: ... @ 1]
-)
-def test_gap_is_not_attempted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: not attempted yet\n"
+test_right_answer_is_accepted = accepts(RIGHT)
+test_wrong_answer_is_refused_with_a_reason = refuses(WRONG)
+test_gap_is_not_attempted = sees_gaps(RIGHT)
 
 
 @pytest.mark.parametrize("check", [check_merge_two, check_masked_attend])
@@ -147,8 +132,7 @@ def test_gap_in_a_pair_is_not_attempted(check, capsys):
     assert "not attempted yet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("check", "answer", "hint"),
+test_common_mistakes_are_named = names(
     [
         (check_merge_two, careless_merge, "NaN"),
         (check_merge_two, overflowing_merge, "scores around 1000"),
@@ -161,8 +145,5 @@ def test_gap_in_a_pair_is_not_attempted(check, capsys):
             lambda g, o, z, f, y: constant_gradient(g, 0, z, f, y),
             "G · O is missing",
         ),
-    ],
+    ]
 )
-def test_common_mistakes_are_named(check, answer, hint, capsys):
-    check(answer)
-    assert hint in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from relpos_lib import clip_table
@@ -12,6 +11,7 @@ from relpos_lib.exercises.longer import (
     check_reach,
     check_window_table,
 )
+from tests.exercises import accepts, names, refuses, sees_gaps
 
 
 def reach(gap, share):
@@ -88,29 +88,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("check", "answer"), RIGHT)
-def test_right_answer_is_accepted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: correct\n"
+test_right_answer_is_accepted = accepts(RIGHT)
+test_wrong_answer_is_refused_with_a_reason = refuses(WRONG)
+test_gap_is_not_attempted = sees_gaps(RIGHT)
 
 
-@pytest.mark.parametrize(("check", "answer"), WRONG)
-def test_wrong_answer_is_refused_with_a_reason(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out.startswith(f"{check.__name__}: not yet: ")
-
-
-@pytest.mark.parametrize("check", [check for check, _ in RIGHT])
-@pytest.mark.parametrize(
-    "answer", [..., None, lambda *_: ..., lambda *_: None, lambda *_: ... @ 1]
-)
-def test_gap_is_not_attempted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: not attempted yet\n"
-
-
-@pytest.mark.parametrize(
-    ("check", "answer", "hint"),
+test_common_mistakes_are_named = names(
     [
         (check_reach, lambda g, s: math.exp(g) / s, "takes part of the sum"),
         (check_window_table, open_edges, "both edge rows must be -inf"),
@@ -131,8 +114,5 @@ def test_gap_is_not_attempted(check, answer, capsys):
             "perplexity is its exponential",
         ),
         (check_fewest_seeds, lambda n: best_p(n) / 2, "count both sides"),
-    ],
+    ]
 )
-def test_common_mistakes_are_named(check, answer, hint, capsys):
-    check(answer)
-    assert hint in capsys.readouterr().out

@@ -10,7 +10,10 @@ import torch
 from relpos_lib.exercises import bias, gated_bias, shaw, sinusoidal
 from relpos_lib.exercises.report import exercise, expect_equal
 from tests import test_exercises_bias as ch2
+from tests import test_exercises_choosing as ch7
+from tests import test_exercises_fast as ch5
 from tests import test_exercises_gated_bias as ch3
+from tests import test_exercises_longer as ch6
 from tests import test_exercises_shaw as ch4
 from tests import test_exercises_sinusoidal as ch1
 
@@ -25,6 +28,9 @@ RIGHT = [
     (gated_bias.check_content_strength, ch3.right_strength),
     (gated_bias.check_directional_table, ch3.right_table),
     *ch4.RIGHT,
+    *ch5.RIGHT,
+    *ch6.RIGHT,
+    *ch7.RIGHT,
 ]
 IDS = [check.__name__ for check, _ in RIGHT]
 every_check = pytest.mark.parametrize(("check", "answer"), RIGHT, ids=IDS)
@@ -39,6 +45,8 @@ def verdict(capsys, check, answer):
 
 def changed(result, change):
     """An answer with every tensor in it changed."""
+    if isinstance(result, (int, float)):
+        result = torch.tensor(result)
     if isinstance(result, torch.Tensor):
         return change(result)
     return type(result)(changed(part, change) for part in result)

@@ -1,6 +1,5 @@
 """Checks of the chapter on Shaw's vectors accept right answers only."""
 
-import pytest
 import torch
 
 from relpos_lib import relative_attention, relative_offsets, table_rows
@@ -11,6 +10,7 @@ from relpos_lib.exercises.shaw import (
     check_repaired_values,
     check_value_table_gradient,
 )
+from tests.exercises import accepts, names, refuses, sees_gaps
 
 
 def one_sided_scores(query, key_table, k_len, past, start=None):
@@ -132,28 +132,10 @@ WRONG = [
     (check_decode_step, lambda *_: 1 / 0),
 ]
 
-CHECKS = [check for check, _ in RIGHT]
 
-
-@pytest.mark.parametrize(("check", "answer"), RIGHT)
-def test_right_answer_is_accepted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: correct\n"
-
-
-@pytest.mark.parametrize(("check", "answer"), WRONG)
-def test_wrong_answer_is_refused_with_a_reason(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out.startswith(f"{check.__name__}: not yet: ")
-
-
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize(
-    "answer", [..., None, lambda *_: ..., lambda *_: None, lambda *_: ... @ 1]
-)
-def test_gap_is_not_attempted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: not attempted yet\n"
+test_right_answer_is_accepted = accepts(RIGHT)
+test_wrong_answer_is_refused_with_a_reason = refuses(WRONG)
+test_gap_is_not_attempted = sees_gaps(RIGHT)
 
 
 def test_gap_in_the_cache_is_not_attempted(capsys):
@@ -161,8 +143,7 @@ def test_gap_in_the_cache_is_not_attempted(capsys):
     assert "not attempted yet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("check", "answer", "hint"),
+test_common_mistakes_are_named = names(
     [
         (check_one_sided_scores, WRONG[0][1], "must stand on the last"),
         (check_one_sided_scores, future_first, "changed places"),
@@ -170,8 +151,5 @@ def test_gap_in_the_cache_is_not_attempted(capsys):
         (check_repaired_scores, scores_unmoved, "read the pairs of query"),
         (check_decode_step, forgets_nothing, "the cache holds"),
         (check_decode_step, newest_first, "come last"),
-    ],
+    ]
 )
-def test_common_mistakes_are_named(check, answer, hint, capsys):
-    check(answer)
-    assert hint in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from relpos_lib import sinusoidal_encoding
@@ -12,6 +11,7 @@ from relpos_lib.exercises.sinusoidal import (
     check_four_terms,
     check_look_ahead,
 )
+from tests.exercises import accepts, refuses, sees_gaps
 
 
 def encoding(length, width, start=0, base=10_000.0):
@@ -61,22 +61,6 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("check", "answer"), CASES)
-def test_right_answer_is_accepted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: correct\n"
-
-
-@pytest.mark.parametrize(("check", "answer"), WRONG)
-def test_wrong_answer_is_refused_with_a_reason(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out.startswith(f"{check.__name__}: not yet: ")
-
-
-@pytest.mark.parametrize("check", [check for check, _ in CASES])
-@pytest.mark.parametrize(
-    "answer", [..., None, lambda *_: ..., lambda *_: None, lambda *_: ....sin()]
-)
-def test_gap_is_not_attempted(check, answer, capsys):
-    check(answer)
-    assert capsys.readouterr().out == f"{check.__name__}: not attempted yet\n"
+test_right_answer_is_accepted = accepts(CASES)
+test_wrong_answer_is_refused_with_a_reason = refuses(WRONG)
+test_gap_is_not_attempted = sees_gaps(CASES)
