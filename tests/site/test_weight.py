@@ -53,12 +53,12 @@ def test_the_first_figure_does_not_wait_for_formulas(page, site_url, chapter):
     page.route("**/mathjax/**", lambda route: held.append(route))  # never answered
     page.goto(f"{site_url}book/{chapter}.html", wait_until="domcontentloaded")
     figure = page.locator(".rp-figure").first
-    slider = figure.get_by_role("slider").first
-    slider.wait_for()
+    control = figure.locator("input").first
+    control.wait_for()
     before = figure.inner_text()
-    slider.focus()
-    key = "ArrowLeft" if slider.input_value() == slider.get_attribute("max") else None
-    slider.press(key or "ArrowRight")
+    control.focus()
+    at_end = control.input_value() == control.get_attribute("max")
+    control.press("ArrowLeft" if at_end else "ArrowRight")
     page.wait_for_function(
         "([figure, before]) => figure.innerText !== before",
         arg=[figure.element_handle(), before],
