@@ -60,48 +60,6 @@ def by_length(
     )
 
 
-def by_setting(
-    summary: Mapping[str, Any],
-    lines: Mapping[str, Sequence[str]],
-    x: Sequence[float],
-    *,
-    x_label: str,
-    length: int,
-    metric: str = "accuracy",
-    x_log2: bool = False,
-) -> Figure:
-    """A metric at one length by something that was varied.
-
-    Args:
-        summary: a file of results of ``relpos_lib.experiments``, loaded.
-        lines: what to call a line → the names of its settings, one a point.
-        x: what was varied, a number a point.
-        x_label: what x is.
-        length: at which length it was measured.
-        metric: "accuracy", "non_overlapping" or "sliding".
-        x_log2: whether x is on a logarithmic scale.
-
-    Returns:
-        The figure, with the range over the seeds.
-
-    Raises:
-        ValueError: if a setting is unknown or has no such metric.
-    """
-    drawn = {}
-    for label, names in lines.items():
-        groups = _chosen(summary["groups"], names, metric)
-        each = [group[metric][str(length)]["each"] for group in groups.values()]
-        drawn[label] = list(zip(*each, strict=True))
-    return curves(
-        drawn,
-        x=x,
-        x_label=x_label,
-        y_label=f"{Y_LABELS[metric]} at length {length}",
-        x_log2=x_log2,
-        y_limits=(0, 1.03) if metric == "accuracy" else None,
-    )
-
-
 def _chosen(
     groups: Mapping[str, Any], only: Collection[str] | None, metric: str
 ) -> dict[str, Any]:
