@@ -141,17 +141,17 @@ SCHEMES: dict[str, Scheme] = {
     ),
     "bias-zero": Scheme(
         "the bias, at first zero like the gated one",
-        position=lambda run: _zeroed(SimpleBiasRPE(run.heads, _max_len(run))),
+        position=lambda run: _zero_bias(run),
         distance=4,
     ),
     "bias-zero-x3": Scheme(
         "the bias, at first zero, with 3 times the learning rate",
-        position=lambda run: Times(_zeroed(SimpleBiasRPE(run.heads, _max_len(run))), 3),
+        position=lambda run: Times(_zero_bias(run), 3),
         distance=4,
     ),
     "bias-zero-x9": Scheme(
         "the bias, at first zero, with 9 times the learning rate",
-        position=lambda run: Times(_zeroed(SimpleBiasRPE(run.heads, _max_len(run))), 9),
+        position=lambda run: Times(_zero_bias(run), 9),
         distance=4,
     ),
     "directional": Scheme(
@@ -203,6 +203,7 @@ def _as_wide_as_symbols(encoding: nn.Module) -> nn.Module:
     return encoding
 
 
-def _zeroed(rpe: SimpleBiasRPE) -> SimpleBiasRPE:
+def _zero_bias(run: Run) -> SimpleBiasRPE:
+    rpe = SimpleBiasRPE(run.heads, _max_len(run))
     _zero(rpe)
     return rpe
