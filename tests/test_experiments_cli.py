@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from relpos_lib.experiments import __main__ as command
 from relpos_lib.experiments import cli, measuring, options, trainer
 from relpos_lib.experiments.build import build
+from relpos_lib.experiments.dilution import REPAIRS
 from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.plans import PLANS, Plan
 from relpos_lib.experiments.run import Run
@@ -190,7 +191,7 @@ def _found(pattern, text):
         ),
         (["report"], "report: --out: no finished run is in "),
         (["report", "init"], "report: 30 of 30 runs of 'init' are missing in "),
-        (["dilution"], "dilution: .*is missing; .*sweep length"),
+        (["dilution"], "dilution: .*is missing; .*experiments sweep"),
     ],
 )
 def test_what_cannot_be_is_told_without_a_traceback(words, message, tmp_path, capsys):
@@ -390,7 +391,7 @@ def test_dilution_is_kept(tmp_path, small_plans, capsys):
     assert "capped_tail" in shown
     assert "share of attention beyond K" in shown
     found = json.loads((tmp_path / "results/experiments-dilution.json").read_text())
-    assert set(found["groups"]) == {"as_trained", "window", "capped_tail"}
+    assert list(found["groups"]) == list(REPAIRS)
 
 
 def test_a_record_that_cannot_be_read_is_told(tmp_path, capsys):

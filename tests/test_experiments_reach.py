@@ -1,16 +1,15 @@
-"""How far trained models reach: gaps, repaired tails, and the file of results."""
+"""How far trained models reach: gaps, and the file of results."""
 
 import math
 
 import pytest
 import torch
 
-from relpos_lib import SimpleBiasRPE
 from relpos_lib.experiments import cli
 from relpos_lib.experiments import reach as module
 from relpos_lib.experiments.build import build
 from relpos_lib.experiments.cli import main
-from relpos_lib.experiments.reach import CappedTails, gap, reach, reached
+from relpos_lib.experiments.reach import gap, reach, reached
 from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.trainer import train_run
 from relpos_lib.records import ResultsError, load
@@ -64,18 +63,6 @@ def test_without_a_table_for_scores_there_is_no_gap(scheme):
         gap(run, build(run), 0)
 
 
-@pytest.mark.parametrize("length", [5, 9, 40])
-def test_capped_tails_weigh_as_much_as_so_many_keys(length):
-    bias = SimpleBiasRPE(1, max_len=3)  # K = 2
-    with torch.no_grad():
-        bias.bias.zero_()
-    scores = CappedTails(bias, most=4).placed(torch.zeros(1, 1, length, length), None)
-    for i, row in enumerate(scores[0, 0].detach().exp()):
-        beyond = (torch.arange(length) - i).abs() >= 2
-        assert float(row[beyond].sum()) == pytest.approx(min(4, int(beyond.sum())))
-        assert bool((row[~beyond] == 1).all())
-
-
 def test_what_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FALLEN", 0.0)
     monkeypatch.setattr(module, "FAR", (64,))
@@ -92,9 +79,6 @@ def test_what_is_kept(tmp_path, monkeypatch):
     assert len(own["reach"]) == len(own["gap"]["each"]) == 2
     assert len(own["gap_of_layers"]) == 2
     assert list(found["places"]["sinusoidal-lr0_003"]["accuracy"])[-1] == "56"
-    as_trained = found["groups"]["bias-K4-lr0_003"]["accuracy"]["16"]
-    assert found["repairs"]["capped_tails"]["accuracy"]["16"] == as_trained
-    assert set(found["repairs"]) == {"half_window", "capped_tails"}
 
 
 def test_missing_runs_are_named(tmp_path):

@@ -13,22 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relpos_lib import SimpleBiasRPE
 from relpos_lib.experiments import measuring, report, sweep
-from relpos_lib.experiments.build import build
-from relpos_lib.experiments.dilution import CappedTail, WatchedTail, dilution
 from relpos_lib.experiments.folder import files
-from relpos_lib.experiments.measuring import accuracy_of
 from relpos_lib.experiments.plans import PLANS
 from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.spread import compare, spread
 from relpos_lib.experiments.sweep import grid
 from relpos_lib.records import VERSION, ResultsError, save
-from tests import cases
 
 TINY = {
     "width": [8],
@@ -39,7 +33,6 @@ TINY = {
     "longest": [9],
     "test_lengths": [(8, 16)],
 }
-CPU = torch.device("cpu")
 
 
 class Inline(Executor):
@@ -337,91 +330,3 @@ def test_few_seeds_show_nothing():
     assert compare([1.0] * 4, [0.0] * 4) == "higher"
     assert compare([0.0] * 5, [1.0] * 5) == "lower"
     assert compare([0.5] * 5, [0.5] * 5) == "tie"
-
-
-# Dilution
-
-
-def bias_of(max_distance=3, heads=2):
-    rpe = SimpleBiasRPE(heads, max_distance + 1).double()
-    with torch.no_grad():
-        rpe.bias.copy_(cases.numbers(*rpe.bias.shape, seed=0))
-    return rpe
-
-
-@torch.no_grad()
-def test_a_capped_tail_weighs_no_more_than_one_of_so_many_keys():
-    rpe, length, most = bias_of(), 11, 2
-    scores = cases.numbers(1, 2, length, length, seed=1)
-    wanted = torch.zeros_like(scores)
-    for h in range(2):
-        for i in range(length):
-            before, after = max(0, i - 2), max(0, length - i - 3)
-            for j in range(length):
-                offset = j - i
-                bias = rpe.bias[max(-3, min(3, offset)) + 3, h]
-                number = before if offset < 0 else after
-                far = abs(offset) >= 3
-                lower = math.log(min(number, most) / number) if far else 0.0
-                wanted[0, h, i, j] = scores[0, h, i, j] + bias + lower
-    found = CappedTail(rpe, most).placed(scores, scores)
-    cases.assert_equal(found, wanted, 1e-7)  # what is added is float32
-    # The weight of a tail of equal scores is that of ``most`` of them.
-    capped = CappedTail(rpe, most).placed(torch.zeros_like(scores), scores)[0, 0, 0]
-    assert capped[3:].exp().sum().item() == pytest.approx(2 * math.exp(rpe.bias[6, 0]))
-
-
-def test_a_tail_cannot_be_capped_to_nothing():
-    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
-        CappedTail(bias_of(), 0)
-
-
-@torch.no_grad()
-def test_the_share_of_weight_beyond_k_is_counted():
-    rpe = bias_of()
-    scores = cases.numbers(1, 2, 11, 11, seed=1)
-    watched = WatchedTail(rpe)
-    found = watched.placed(scores, scores)
-    cases.assert_equal(found, rpe(scores))
-    weights, total = found.softmax(-1), 0.0
-    for h, i, j in itertools.product(range(2), range(11), range(11)):
-        if abs(j - i) >= 3:
-            total += weights[0, h, i, j].item()
-    assert watched.share == pytest.approx(total / 22)
-
-
-def test_repairs_change_nothing_at_the_lengths_of_training(inline, tmp_path):
-    runs = grid(seed=[0, 1], scheme=["bias"], max_distance=[3], **TINY)
-    swept(runs, tmp_path)
-    found = dilution(runs, tmp_path)
-    short = [found["groups"][how]["accuracy"]["8"] for how in found["groups"]]
-    assert len(short) == 3
-    assert short[0] == short[1] == short[2]
-    kept = [
-        json.loads(files(run, tmp_path).record.read_text())["metrics"]["accuracy"]["8"]
-        for run in runs
-    ]
-    assert short[0]["each"] == pytest.approx(kept, abs=1e-5)
-    assert [*found["tail_share"]] == ["layer_1"]
-    shares = found["tail_share"]["layer_1"]
-    assert 0 < shares["8"]["low"] <= shares["16"]["high"] < 1
-
-
-@torch.no_grad()
-def test_a_window_as_wide_as_training_hides_what_training_did_not_show(inline):
-    run = Run(scheme="bias", longest=9, width=8, heads=2, test_lengths=(9, 16))
-    model = build(run)
-    seen = accuracy_of(run, model, 9, CPU)
-    symbols = torch.randint(16, (2, 16), generator=torch.Generator().manual_seed(0))
-    plain = model(symbols)
-    for layer in model.layers:
-        layer.window = run.longest - 1
-    assert accuracy_of(run, model, 9, CPU) == seen
-    assert not torch.allclose(model(symbols), plain)
-
-
-def test_dilution_refuses_other_schemes_and_missing_weights(tmp_path):
-    with pytest.raises(ValueError, match="scheme must be 'bias', got 'none'"):
-        dilution([Run(scheme="none")], tmp_path)
-    with pytest.raises(ResultsError, match=r"is missing; .*sweep length"):
-        dilution([Run(scheme="bias")], tmp_path)

@@ -16,7 +16,7 @@ from relpos_lib.experiments.dilution import dilution
 from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.options import fields_of, parsed
 from relpos_lib.experiments.plans import PLANS
-from relpos_lib.experiments.reach import reach
+from relpos_lib.experiments.reach import PLANS_TOLD, WITH_GAP, WITH_PLACES, reach
 from relpos_lib.experiments.report import METRICS, groups, records, summary, table
 from relpos_lib.experiments.run import Run, run_from
 from relpos_lib.experiments.schemes import SCHEMES
@@ -25,19 +25,6 @@ from relpos_lib.experiments.tasks import TASKS
 from relpos_lib.experiments.trainer import Stopped, train_run
 from relpos_lib.records import load, save
 
-REACHED = ("length", "gate", "gate-rate")  # plans whose models have their reach told
-WITH_GAP = (
-    "bias",
-    "bias-zero",
-    "bias-zero-x3",
-    "bias-zero-x9",
-    "gated",
-    "gated-no-scale",
-    "directional",
-    "shaw-keys",
-    "shaw",
-)
-WITH_PLACES = ("learned", "sinusoidal", "rotary")
 STOPPED = 130  # what a shell gives a program that Ctrl-C ended
 
 
@@ -186,7 +173,7 @@ def _dilution(options: argparse.Namespace) -> int:
 
 
 def _reach(options: argparse.Namespace) -> int:
-    plans = [run for name in REACHED for run in PLANS[name].runs]
+    plans = [run for name in PLANS_TOLD for run in PLANS[name].runs]
     found = reach(
         [run for run in plans if run.scheme in WITH_GAP],
         [run for run in PLANS["length"].runs if run.scheme in WITH_PLACES],

@@ -4,9 +4,11 @@ Beyond K all keys of one side share a row, so a head that favours near keys give
 far one the same small weight. The longer the input, the more of them there are, and
 together they drown the near ones. If that is the reason, then (1) the share of weight
 beyond K grows with length, and (2) a trained model is repaired, without training, when
-the tail is kept from growing: by a window that hides what lies farther than anything in
-training, or by lowering the tail's scores such that it weighs as much as a tail of the
-length seen in training.
+the tail is kept from growing: by a window that hides what is far, or by lowering the
+tail's scores such that it weighs as much as a tail of the length seen in training. In
+the middle of a long input both sides of a query are long, and in training both together
+were shorter than the input, so there are two sizes of each repair: one that limits each
+side, and one that limits both together.
 """
 
 from __future__ import annotations
@@ -14,26 +16,24 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from relpos_lib._checks import check_integer
 from relpos_lib.bias import SimpleBiasRPE
-from relpos_lib.experiments.build import build
-from relpos_lib.experiments.folder import files
+from relpos_lib.experiments.build import trained
 from relpos_lib.experiments.measuring import accuracy_of
 from relpos_lib.experiments.model import TinyLayer, TinyTransformer
 from relpos_lib.experiments.positions import OwnAttention
 from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.spread import spread
 from relpos_lib.offsets import relative_offsets
-from relpos_lib.records import VERSION, ResultsError, machine
+from relpos_lib.records import VERSION, machine
 
 CPU = torch.device("cpu")
 
@@ -56,60 +56,96 @@ class WatchedTail(OwnAttention):
 
 
 class CappedTail(OwnAttention):
-    """The bias with each side's tail lowered to the weight of a tail of ``most`` keys.
+    """The bias with its tails lowered to the weight of ``most`` keys.
 
-    With n keys beyond K on a side, ``log(min(n, most) / n)`` is added to their scores.
+    With n keys beyond K, ``log(min(n, most) / n)`` is added to their scores.
+
+    Args:
+        rpe: the bias.
+        most: how many keys a tail may weigh as much as, at least 1.
+        together: whether both sides are one tail; else each side is one.
+
+    Raises:
+        TypeError: if ``most`` is no integer.
+        ValueError: if ``most`` is below 1.
     """
 
-    def __init__(self, rpe: SimpleBiasRPE, most: int) -> None:
+    def __init__(
+        self, rpe: SimpleBiasRPE, most: int, *, together: bool = False
+    ) -> None:
         super().__init__()
         check_integer("most", most, 1)
-        self.rpe, self.most = rpe, most
+        self.rpe, self.most, self.together = rpe, most, together
 
     def placed(self, scores: Tensor, query: Tensor) -> Tensor:
-        """``scores + b``, and the correction on both tails."""
+        """``scores + b``, and the correction on the tails."""
         out: Tensor = self.rpe(scores)
         assert self.rpe.max_distance is not None
         offsets = relative_offsets(*scores.shape[-2:])
-        for beyond in (
-            offsets <= -self.rpe.max_distance,
-            offsets >= self.rpe.max_distance,
-        ):
+        before = offsets <= -self.rpe.max_distance
+        after = offsets >= self.rpe.max_distance
+        for beyond in (before | after,) if self.together else (before, after):
             number = beyond.sum(-1, keepdim=True).clamp(min=1)
             lower = (number.clamp(max=self.most) / number).log()  # (Q, 1)
             out = out + lower * beyond
         return out
 
 
+def _hide_unseen(run: Run, layer: TinyLayer) -> None:
+    layer.window = run.longest - 1
+
+
+def _hide_half(run: Run, layer: TinyLayer) -> None:
+    """With this window no query sees more keys than in training."""
+    layer.window = (run.longest - 1) // 2
+
+
+def _cap(run: Run, layer: TinyLayer, *, together: bool) -> None:
+    assert isinstance(layer.rpe, SimpleBiasRPE)
+    assert isinstance(run.max_distance, int)
+    # A query at an end of the longest input has the heaviest tail.
+    most = run.longest - run.max_distance
+    layer.rpe = CappedTail(layer.rpe, most, together=together)
+
+
+REPAIRS: Mapping[str, Callable[[Run, TinyLayer], None]] = {
+    "as_trained": lambda run, layer: None,
+    "window": _hide_unseen,
+    "half_window": _hide_half,
+    "capped_tail": partial(_cap, together=False),
+    "capped_tails": partial(_cap, together=True),
+}
+
+
 def dilution(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     """What becomes of trained models with a clipped bias when their tail is held back.
 
     Args:
-        runs: of the scheme "bias", on a task without text, finished.
+        runs: of the scheme "bias" or "bias-zero", on a task without text, finished.
         folder: where their weights are.
 
     Returns:
-        "accuracy" by repair and length, "tail_share" by layer and length, each with
-        its spread over the seeds.
+        "groups": repair → "accuracy" by length. "tail_share": layer → share by length.
+        Each with its spread over the seeds.
 
     Raises:
         ResultsError: if weights are missing.
         ValueError: if a run has another scheme.
     """
-    models = [(run, _trained(run, folder)) for run in runs]
+    for run in runs:
+        if run.scheme not in ("bias", "bias-zero"):
+            raise ValueError(
+                f"scheme must be 'bias' or 'bias-zero', got {run.scheme!r}"
+            )
+    models = [(run, trained(run, folder)) for run in runs]
     lengths = runs[0].test_lengths
-    repairs: dict[str, Callable[[Run, TinyLayer], None]] = {
-        "as_trained": lambda run, layer: None,
-        "window": _hide_unseen,
-        "capped_tail": _cap_tail,
-    }
     return {
         "version": VERSION,
         "machine": machine("cpu"),
         "common": {"longest": runs[0].longest, "max_distance": runs[0].max_distance},
         "groups": {
             name: {"accuracy": _at_lengths(lengths, models, partial(_repaired, how))}
-            for name, how in repairs.items()
+            for name, how in REPAIRS.items()
         },
         "tail_share": {
             f"layer_{layer + 1}": _at_lengths(lengths, models, partial(_share, layer))
@@ -158,27 +194,3 @@ def _share(at: int, run: Run, model: TinyTransformer, length: int) -> float:
         model(torch.randint(model.num_symbols, (1, length), generator=generator))
         shares.append(watched.share)
     return statistics.fmean(shares)
-
-
-def _hide_unseen(run: Run, layer: TinyLayer) -> None:
-    layer.window = run.longest - 1
-
-
-def _cap_tail(run: Run, layer: TinyLayer) -> None:
-    assert isinstance(layer.rpe, SimpleBiasRPE)
-    assert isinstance(run.max_distance, int)
-    layer.rpe = CappedTail(layer.rpe, run.longest - run.max_distance)
-
-
-def _trained(run: Run, folder: Path) -> TinyTransformer:
-    if run.scheme not in ("bias", "bias-zero"):
-        raise ValueError(f"scheme must be 'bias', got {run.scheme!r}")
-    path = files(run, folder).weights
-    if not path.exists():
-        raise ResultsError(
-            f"{path} is missing; `python -m relpos_lib.experiments sweep length` "
-            "makes it"
-        )
-    model = build(run)
-    model.load_state_dict(load_file(path))
-    return model.eval()

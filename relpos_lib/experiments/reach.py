@@ -12,18 +12,15 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from relpos_lib.bias import SimpleBiasRPE
-from relpos_lib.experiments.build import build
+from relpos_lib.experiments.build import trained
 from relpos_lib.experiments.data import test_batch
-from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.measuring import accuracy_of
 from relpos_lib.experiments.model import TinyLayer, TinyTransformer
 from relpos_lib.experiments.positions import OwnAttention
@@ -32,7 +29,6 @@ from relpos_lib.experiments.run import Run
 from relpos_lib.experiments.spread import spread
 from relpos_lib.experiments.tasks import IGNORED
 from relpos_lib.heads import split_heads
-from relpos_lib.offsets import relative_offsets
 from relpos_lib.records import VERSION, ResultsError, machine
 
 CPU = torch.device("cpu")
@@ -40,6 +36,19 @@ FALLEN = 0.75  # accuracy at which a model no longer reaches
 FAR = (2048, 4096, 8192, 16_384)  # for those that still reach at 1024
 SEQUENCES = 64  # on which the gap is measured
 WHOLE, BLOCK = 64, 8  # length of the input whose places are told apart, by so many
+PLANS_TOLD = ("length", "gate", "gate-rate")  # whose models have their reach told
+WITH_GAP = (
+    "bias",
+    "bias-zero",
+    "bias-zero-x3",
+    "bias-zero-x9",
+    "gated",
+    "gated-no-scale",
+    "directional",
+    "shaw-keys",
+    "shaw",
+)
+WITH_PLACES = ("learned", "sinusoidal", "rotary")
 PLAIN = str.maketrans({" ": "-", "=": None, ".": "_", "/": "_"})
 
 
@@ -57,9 +66,6 @@ def reach(
         "groups": clipped scheme and learning rate → "gap", "reach" (None where a
         model never was above the threshold) and "accuracy" by length, over the seeds.
         "places": other scheme → "accuracy" by position, in an input of 64.
-        "repairs": what a plain bias becomes, without training, when no query sees
-        more keys than in training, and when both its tails together weigh as much as
-        those of training at most: repair → "accuracy" by length.
 
     Raises:
         ResultsError: if a run is not finished.
@@ -71,64 +77,7 @@ def reach(
         "common": {"fallen": FALLEN, "longest": clipped[0].longest},
         "groups": {name: _group(own, folder) for name, own in groups.items()},
         "places": {name: _places(own, folder) for name, own in places.items()},
-        "repairs": _repairs(groups, folder),
     }
-
-
-class CappedTails(OwnAttention):
-    """The bias, with both tails together lowered to the weight of ``most`` keys.
-
-    With n keys beyond K, ``log(min(n, most) / n)`` is added to their scores.
-    """
-
-    def __init__(self, rpe: SimpleBiasRPE, most: int) -> None:
-        super().__init__()
-        self.rpe, self.most = rpe, most
-
-    def placed(self, scores: Tensor, query: Tensor) -> Tensor:
-        """``scores + b``, and the correction on the tails."""
-        out: Tensor = self.rpe(scores)
-        assert self.rpe.max_distance is not None
-        beyond = relative_offsets(*scores.shape[-2:]).abs() >= self.rpe.max_distance
-        number = beyond.sum(-1, keepdim=True).clamp(min=1)
-        return out + (number.clamp(max=self.most) / number).log() * beyond
-
-
-def _repairs(groups: Mapping[str, Sequence[Run]], folder: Path) -> dict[str, Any]:
-    """Accuracy of the plain bias, repaired in two ways."""
-    runs = [run for own in groups.values() for run in own if run.scheme == "bias"]
-    runs = [run for run in runs if run.lr == Run.lr]
-    return {
-        name: {
-            "accuracy": {
-                str(n): spread([_repaired(how, run, folder, n) for run in runs])
-                for n in runs[0].test_lengths
-            }
-        }
-        for name, how in (("half_window", _hide_half), ("capped_tails", _cap_tails))
-        if runs
-    }
-
-
-def _repaired(
-    how: Callable[[Run, TinyLayer], None], run: Run, folder: Path, length: int
-) -> float:
-    model = _trained(run, folder)
-    for layer in model.layers:
-        assert isinstance(layer, TinyLayer)
-        how(run, layer)
-    return accuracy_of(run, model, length, CPU)
-
-
-def _hide_half(run: Run, layer: TinyLayer) -> None:
-    layer.window = (run.longest - 1) // 2
-
-
-def _cap_tails(run: Run, layer: TinyLayer) -> None:
-    assert isinstance(layer.rpe, SimpleBiasRPE)
-    assert isinstance(run.max_distance, int)
-    # A query at an end of the longest input has the heaviest tail.
-    layer.rpe = CappedTails(layer.rpe, run.longest - run.max_distance)
 
 
 def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -145,7 +94,7 @@ def _places(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     asked = answers != IGNORED
     each = []
     for run in runs:
-        right = _trained(run, folder)(symbols).argmax(-1) == answers
+        right = trained(run, folder)(symbols).argmax(-1) == answers
         each.append((_by_block(right & asked) / _by_block(asked)).tolist())
     starts = range(0, WHOLE, BLOCK)
     return {
@@ -160,7 +109,7 @@ def _group(runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     found = records(runs, folder)
     if len(found) < len(runs):
         raise ResultsError(f"runs of {runs[0].label!r} are missing in {folder}")
-    models = [_trained(run, folder) for run in runs]
+    models = [trained(run, folder) for run in runs]
     curves = [
         {int(n): share for n, share in record["metrics"]["accuracy"].items()}
         for record in found
@@ -246,12 +195,3 @@ def _position_scores(layer: torch.nn.Module, x: Tensor) -> Tensor:
     if not scores.ndim:
         raise ValueError("the scheme must have a table for scores")
     return scores
-
-
-def _trained(run: Run, folder: Path) -> TinyTransformer:
-    path = files(run, folder).weights
-    if not path.exists():
-        raise ResultsError(f"{path} is missing; a sweep makes it")
-    model = build(run)
-    model.load_state_dict(load_file(path))
-    return model.eval()
