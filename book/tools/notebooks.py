@@ -11,6 +11,7 @@ import copy
 import io
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 from nbclient import NotebookClient
@@ -20,17 +21,26 @@ from book.tools import setup_cell
 from book.tools.repository import ROOT
 from book.tools.results import fill_results
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 BOOK = ROOT / "book"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 # Views of widgets are rebuilt by whoever runs the notebook; their picture stays.
 WIDGET_PREFIX = "application/vnd.jupyter.widget"
 KEPT_CELL_METADATA = ("mystnb", "tags")
 CELL_TIMEOUT = 600
+MOST_OFF = 48  # of 255, by which a colour of a stored picture may differ
 
 
 def chapters() -> list[Path]:
     """The notebooks of the book, in order."""
     return sorted(BOOK.glob("*.ipynb"))
+
+
+def pages() -> list[Path]:
+    """The pages of the book that are plain Markdown."""
+    return sorted(BOOK.glob("*.md"))
 
 
 def read(path: Path) -> NotebookNode:
@@ -125,19 +135,37 @@ def small_png(encoded: str) -> str:
     if picture.mode == "P" or not opaque:
         return encoded  # done before, or transparent, which a palette does badly
     shrunk = io.BytesIO()
-    palette = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    palette.save(shrunk, "PNG", optimize=True)
+    with_palette(picture.convert("RGB")).save(shrunk, "PNG", optimize=True)
     return base64.b64encode(shrunk.getvalue()).decode("ascii")
 
 
+def with_palette(picture: Image.Image) -> Image.Image:
+    """The picture in 256 colours, none of them far from what it was.
+
+    Cutting at the median is best for common colours. Rare ones, such as those at the
+    end of a scale, it may take for others; then all are chosen to be near.
+    """
+    from PIL import Image, ImageChops
+
+    def reduced(method: Image.Quantize) -> Image.Image:
+        return picture.quantize(256, method, dither=Image.Dither.NONE)
+
+    common = reduced(Image.Quantize.MEDIANCUT)
+    off = ImageChops.difference(picture, common.convert("RGB")).getextrema()
+    far = max(most for _, most in off) > MOST_OFF
+    return reduced(Image.Quantize.MAXCOVERAGE) if far else common
+
+
 def refreshed(path: Path) -> str:
-    """What a chapter's file should hold: prepared, executed, normalised."""
+    """What a page's file should hold: its numbers filled in, its cells executed."""
+    if path.suffix == ".md":
+        return fill_results(path.read_text(encoding="utf-8"))
     return text(normalised(executed(prepared(read(path), path.stem))))
 
 
 def main() -> int:
-    """Refresh every chapter, or those named on the command line."""
-    paths = [Path(name) for name in sys.argv[1:]] or chapters()
+    """Refresh every page, or those named on the command line."""
+    paths = [Path(name) for name in sys.argv[1:]] or chapters() + pages()
     for path in paths:
         before, after = path.read_text(encoding="utf-8"), refreshed(path)
         print("unchanged" if before == after else "written  ", path.name, flush=True)

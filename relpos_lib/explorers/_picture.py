@@ -66,16 +66,16 @@ def draw_steps(
     """
     *scores, weights = steps
     heads = len(steps[weights])
-    figure = blank_picture(9.6, 2.3 * heads)
-    parts = figure.subfigures(heads, 2, squeeze=False, width_ratios=[2.7, 1])
-    for head, (left, right) in enumerate(parts):
-        for part in (left, right):
-            part.set_facecolor(PAPER)
-        titles = [f"head {head + 1}: {scores[0]}", *scores[1:]]
-        panels = [steps[name][head] for name in scores]
-        panel_group(left, panels, titles, -score_end, score_end, "score")
-        last = [steps[weights][head]]
-        panel_group(right, last, [weights], 0.0, weight_end, "attention weight")
+    figure = blank_picture(9.6, 2.4 * heads)
+    axes = figure.subplots(heads, len(steps), squeeze=False)
+    for head, row in enumerate(axes):
+        for ax, name in zip(row, steps, strict=True):
+            scale = (0.0, weight_end) if name == weights else (-score_end, score_end)
+            _draw_panel(ax, steps[name][head], *scale)
+            ax.set_title(name, fontsize=9)
+        row[0].set_title(f"head {head + 1}: {scores[0]}", fontsize=9)
+    _label(figure, list(axes[:, : len(scores)].flat), "score", len(scores))
+    _label(figure, list(axes[:, len(scores) :].flat), "attention weight", 1)
     return png_of(figure)
 
 

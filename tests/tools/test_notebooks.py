@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from book.tools.notebooks import prepared, small_png
+from book.tools.notebooks import MOST_OFF, prepared, small_png
 from relpos_lib.plots import matrices
 
 
@@ -34,6 +34,18 @@ def test_a_figure_shrinks_and_looks_the_same(drawn):
     small = small_png(drawn)
     assert len(small) < len(drawn) / 2
     assert np.abs(pixels(small) - pixels(drawn)).mean() < 2
+
+
+def test_rare_colours_stay_what_they_are():
+    """Blues, greens and reds everywhere, and yellow in one corner."""
+    shades = np.arange(256, dtype=np.uint8)[None].repeat(300, 0)
+    bands = np.zeros((3, 300, 256, 3), np.uint8)
+    for channel, band in enumerate(bands):
+        band[..., channel] = shades
+    bands[0, :2, :2] = (255, 220, 40)
+    whole = encode(Image.fromarray(bands.reshape(900, 256, 3)))
+    off = np.abs(pixels(small_png(whole)).astype(int) - pixels(whole).astype(int))
+    assert off.max() <= MOST_OFF
 
 
 def test_shrinking_twice_changes_nothing(drawn):
