@@ -14,17 +14,15 @@ import {
   tableRow,
   viridis,
 } from "./core.js";
+import { follow, make, update } from "./dom.js";
 import {
   checkbox,
   choice,
   colourBar,
-  follow,
-  make,
   matrix,
   readout,
   slider,
   svgNode,
-  update,
 } from "./matrix.js";
 
 const SHOWN = ["max_distance", "length", "heads_shown", "causal", "view"];

@@ -23,7 +23,8 @@ import {
   relativeOffset,
   roundUp,
 } from "./core.js";
-import { checkbox, follow, make, readout, slider } from "./matrix.js";
+import { follow, make } from "./dom.js";
+import { checkbox, readout, slider } from "./matrix.js";
 import { panelRow, peakInWords, weightText } from "./panels.js";
 
 const TRAITS = [

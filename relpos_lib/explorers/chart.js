@@ -3,7 +3,8 @@
  * keyboard can read and, where the reader may, move.
  */
 import { format, roundUp } from "./core.js";
-import { KEYS_STAY, make, svgNode, update, within } from "./matrix.js";
+import { KEYS_STAY, make, update } from "./dom.js";
+import { svgNode, within } from "./matrix.js";
 
 /** The inside is this many units wide and high, whatever its size on the page. */
 const SIDE = 1000;

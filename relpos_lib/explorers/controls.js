@@ -1,5 +1,5 @@
 /** Controls beyond those of single traits: buttons, and sliders of any number. */
-import { freshId, KEYS_STAY, make, update } from "./matrix.js";
+import { freshId, KEYS_STAY, make, update } from "./dom.js";
 
 /** A button; `press(on)` says whether what it does is how things stand now. */
 export function button(label, onPress) {

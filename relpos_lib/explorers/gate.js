@@ -12,8 +12,9 @@ import {
   relativeOffset,
   roundUp,
 } from "./core.js";
+import { follow, make } from "./dom.js";
 import { gateStrength, otherSetting } from "./gate_math.js";
-import { checkbox, follow, make, readout, slider } from "./matrix.js";
+import { checkbox, readout, slider } from "./matrix.js";
 import { panelRow, peakInWords, weightText } from "./panels.js";
 
 const SETTINGS = [

@@ -10,19 +10,15 @@ import {
   tableRow,
   viridis,
 } from "./core.js";
+import { follow, freshId, KEYS_STAY, make, update } from "./dom.js";
 import {
   checkbox,
   choice,
   colourBar,
-  follow,
-  freshId,
-  KEYS_STAY,
-  make,
   matrix,
   readout,
   slider,
   svgNode,
-  update,
   within,
 } from "./matrix.js";
 

@@ -2,8 +2,9 @@
 import { lineChart, lineSample } from "./chart.js";
 import { button } from "./controls.js";
 import { format } from "./core.js";
+import { follow, KEYS_STAY, make } from "./dom.js";
 import { rankingAt, withGaps } from "./length_plot_math.js";
-import { checkbox, follow, KEYS_STAY, make, readout } from "./matrix.js";
+import { checkbox, readout } from "./matrix.js";
 
 const DIGITS = 3;
 

@@ -3,27 +3,11 @@
  * cells that mouse, touch and keyboard can explore, and a colour bar.
  */
 import { css, diverging, inkOn, shadePixels, viridis } from "./core.js";
+import { freshId, KEYS_STAY, make, update } from "./dom.js";
 
 /** Up to this many cells a side a matrix is SVG; above it, a canvas. */
 export const SVG_LIMIT = 32;
 const SVG = "http://www.w3.org/2000/svg";
-/** Attributes without which JupyterLab takes the arrow keys for itself. */
-export const KEYS_STAY = { "data-lm-suppress-shortcuts": "true" };
-
-const page = Math.random().toString(36).slice(2, 8);
-let made = 0;
-/** An id that no other element has. */
-export const freshId = (word) => `rp-${word}-${page}-${made++}`;
-
-/** An element with attributes and children; strings become text, never markup. */
-export function make(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes))
-    node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
 function assign(model, trait, value) {
   model.set(trait, value);
   model.save_changes();
@@ -88,20 +72,6 @@ export function checkbox(model, trait, label) {
     input.checked = model.get(trait);
   };
   return { node: make("label", { class: "rp-check" }, input, label), show };
-}
-
-/** Call redraw now and whenever one of the traits changes; returns the way to stop. */
-export function follow(model, traits, redraw) {
-  for (const trait of traits) model.on(`change:${trait}`, redraw);
-  redraw();
-  return () => {
-    for (const trait of traits) model.off(`change:${trait}`, redraw);
-  };
-}
-
-/** Set an attribute or a text only if it differs: no needless work or announcement. */
-export function update(node, name, value) {
-  if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
 /** One line of named numbers that screen readers announce when it changes. */

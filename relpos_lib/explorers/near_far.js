@@ -1,16 +1,7 @@
 /** Near and far: how all pairs are divided, and what each form of attention costs. */
 import { css, diverging, format, viridis } from "./core.js";
-import {
-  checkbox,
-  colourBar,
-  follow,
-  make,
-  matrix,
-  readout,
-  stepSlider,
-  svgNode,
-  update,
-} from "./matrix.js";
+import { follow, make, update } from "./dom.js";
+import { checkbox, colourBar, matrix, readout, stepSlider, svgNode } from "./matrix.js";
 import {
   costsOf,
   countsOf,

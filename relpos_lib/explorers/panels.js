@@ -1,6 +1,7 @@
 /** Matrices side by side on one colour scale: of several heads, or of two settings. */
 import { diverging, format, viridis } from "./core.js";
-import { colourBar, make, matrix } from "./matrix.js";
+import { make } from "./dom.js";
+import { colourBar, matrix } from "./matrix.js";
 
 /** What a panel looks like depends on these. */
 const SHADE = ["values", "allowed", "top"];

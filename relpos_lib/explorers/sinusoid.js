@@ -1,17 +1,15 @@
 /** Sinusoids: clocks that name positions; of two codes only the distance matters. */
 import { lineChart, lineSample } from "./chart.js";
 import { diverging, format, roundUp } from "./core.js";
+import { follow, make, update } from "./dom.js";
 import {
   choice,
   colourBar,
-  follow,
-  make,
   matrix,
   readout,
   slider,
   stepSlider,
   svgNode,
-  update,
 } from "./matrix.js";
 import {
   handProducts,

@@ -1,18 +1,8 @@
 /** A trained model at work: type a sequence, make it long, see where it goes wrong. */
 import { button } from "./controls.js";
 import { css, format, inkOn, roundUp, viridis } from "./core.js";
-import {
-  choice,
-  colourBar,
-  follow,
-  freshId,
-  KEYS_STAY,
-  make,
-  matrix,
-  readout,
-  slider,
-  update,
-} from "./matrix.js";
+import { follow, freshId, KEYS_STAY, make, update } from "./dom.js";
+import { choice, colourBar, matrix, readout, slider } from "./matrix.js";
 import { weightText } from "./panels.js";
 import {
   charactersOf,
