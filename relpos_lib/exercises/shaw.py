@@ -9,6 +9,15 @@ import torch
 from torch import Tensor
 
 from relpos_lib.attention import relative_attention
+from relpos_lib.exercises.pairs import (
+    SIZES,
+    draw,
+    expect_other_than,
+    loop_scores,
+    loop_values,
+    pair_rows,
+    pair_vectors,
+)
 from relpos_lib.exercises.report import (
     copies,
     exercise,
@@ -19,16 +28,13 @@ from relpos_lib.exercises.report import (
 )
 from relpos_lib.tables import Tables
 
-# B, H, Q, S, D of the tests: all different, the last two for decoding and for Q > S.
-SIZES = ((2, 3, 5, 7, 11), (1, 2, 3, 3, 5), (2, 3, 1, 7, 5), (1, 2, 5, 3, 4))
-
 
 @exercise
 def check_one_sided_scores(one_sided_scores: Callable[..., Tensor]) -> None:
     """Whether ``one_sided_scores(query, key_table, k_len, past)`` is right."""
     for past, future in ((2, 1), (0, 3), (4, 0), (1, 1)):
         for batch, heads, q_len, k_len, width in SIZES:
-            query, table = _draw(
+            query, table = draw(
                 (batch, heads, q_len, width), (past + future + 1, width)
             )
             case = f"Q={q_len}, S={k_len}, past={past}, future={future}"
@@ -36,18 +42,18 @@ def check_one_sided_scores(one_sided_scores: Callable[..., Tensor]) -> None:
             got = numbers(
                 f"the result for {case}", answer, (batch, heads, q_len, k_len)
             )
-            wanted = _loop_scores(query, _pairs(table, q_len, k_len, past))
-            _expect_other_than(
+            wanted = loop_scores(query, pair_vectors(table, q_len, k_len, past))
+            expect_other_than(
                 got,
                 wanted,
-                _loop_scores(query, _pairs(table, q_len, k_len, past, start=0)),
+                loop_scores(query, pair_vectors(table, q_len, k_len, past, start=0)),
                 "the first query stands on the first key; the last one must stand on "
                 "the last",
             )
-            _expect_other_than(
+            expect_other_than(
                 got,
                 wanted,
-                _loop_scores(query, _pairs(table.flip(0), q_len, k_len, future)),
+                loop_scores(query, pair_vectors(table.flip(0), q_len, k_len, future)),
                 "past and future have changed places: keys to the left have negative "
                 "offsets and read the first rows",
             )
@@ -59,7 +65,7 @@ def check_value_table_gradient(value_table_gradient: Callable[..., Tensor]) -> N
     """Whether ``value_table_gradient(weights, grad_out, max_distance)`` is right."""
     for max_distance in (2, 0, 1, 6):
         for batch, heads, q_len, k_len, width in SIZES:
-            logits, grad_out = _draw(
+            logits, grad_out = draw(
                 (batch, heads, q_len, k_len), (batch, heads, q_len, width)
             )
             weights = logits.softmax(-1)
@@ -69,12 +75,13 @@ def check_value_table_gradient(value_table_gradient: Callable[..., Tensor]) -> N
                 f"the gradient for {case}", answer, (2 * max_distance + 1, width)
             )
             wanted = torch.zeros_like(got)
+            rows = pair_rows(q_len, k_len, max_distance, max_distance)
             for i in range(q_len):
                 for j in range(k_len):
-                    row = _row(i, j, q_len, k_len, max_distance, max_distance)
+                    row = rows[i, j]
                     given = weights[:, :, i, j, None] * grad_out[:, :, i]
                     wanted[row] += given.sum((0, 1))
-            _expect_other_than(
+            expect_other_than(
                 got,
                 wanted,
                 wanted / (batch * heads * q_len),
@@ -91,9 +98,9 @@ def check_repaired_scores(repaired_scores: Callable[..., Tensor]) -> None:
         ones = torch.ones(batch, heads, q_len, width)
         named = _named(q_len, k_len, width) / width
         _expect_address("scores", repaired_scores(*copies(ones, named)), shape)
-        query, pairs = _draw((batch, heads, q_len, width), (q_len, k_len, width))
+        query, pairs = draw((batch, heads, q_len, width), (q_len, k_len, width))
         got = repaired_scores(*copies(query, pairs))
-        wanted = _loop_scores(query, pairs)
+        wanted = loop_scores(query, pairs)
         expect_equal("the score (b, h, i, j)", got, wanted, 1e-5)
 
 
@@ -105,13 +112,10 @@ def check_repaired_values(repaired_values: Callable[..., Tensor]) -> None:
         even = torch.full((batch, heads, q_len, k_len), 1 / k_len)
         named = _named(q_len, k_len, width)
         _expect_address("values", repaired_values(*copies(even, named)), shape)
-        logits, pairs = _draw((batch, heads, q_len, k_len), (q_len, k_len, width))
+        logits, pairs = draw((batch, heads, q_len, k_len), (q_len, k_len, width))
         weights = logits.softmax(-1)
         got = repaired_values(*copies(weights, pairs))
-        wanted = torch.zeros(shape, dtype=torch.double)
-        for i in range(q_len):
-            for j in range(k_len):
-                wanted[:, :, i] += weights[:, :, i, j, None] * pairs[i, j]
+        wanted = loop_values(weights, pairs)
         expect_equal("the value (b, h, i, d)", got, wanted, 1e-5)
 
 
@@ -119,8 +123,8 @@ def check_repaired_values(repaired_values: Callable[..., Tensor]) -> None:
 def check_decode_step(decode_step: Callable[..., Any]) -> None:
     """Whether ``decode_step(query, key, value, cache, window, tables)`` decodes."""
     batch, heads, length, width = 2, 3, 7, 5
-    query, key, value = _draw(*[(batch, heads, length, width)] * 3)
-    key_table, value_table = _draw((5, width), (5, width))
+    query, key, value = draw(*[(batch, heads, length, width)] * 3)
+    key_table, value_table = draw((5, width), (5, width))
     tables: Tables = {"key_table": key_table, "value_table": value_table}
     places = torch.arange(length)
     for window in (3, 1, 20):
@@ -160,47 +164,6 @@ def check_decode_step(decode_step: Callable[..., Any]) -> None:
             )
 
 
-def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Random tensors, the same every time, in float64."""
-    generator = torch.Generator().manual_seed(5)
-    return [torch.randn(shape, generator=generator).double() for shape in shapes]
-
-
-def _row(
-    i: int,
-    j: int,
-    q_len: int,
-    k_len: int,
-    past: int,
-    future: int,
-    start: int | None = None,
-) -> int:
-    """Row of a table from ``-past`` to ``future`` for one pair, by the definition."""
-    offset = j - (i + (k_len - q_len if start is None else start))
-    return min(max(offset, -past), future) + past
-
-
-def _pairs(
-    table: Tensor, q_len: int, k_len: int, past: int, start: int | None = None
-) -> Tensor:
-    """The vector of every pair, (Q, S, D)."""
-    future = len(table) - past - 1
-    rows = [
-        [_row(i, j, q_len, k_len, past, future, start) for j in range(k_len)]
-        for i in range(q_len)
-    ]
-    return table[torch.tensor(rows)]
-
-
-def _loop_scores(query: Tensor, pairs: Tensor) -> Tensor:
-    """``q_i · pairs_ij``, pair by pair, (B, H, Q, S)."""
-    scores = query.new_empty(*query.shape[:3], pairs.shape[1])
-    for i in range(pairs.shape[0]):
-        for j in range(pairs.shape[1]):
-            scores[:, :, i, j] = query[:, :, i] @ pairs[i, j]
-    return scores
-
-
 def _named(q_len: int, k_len: int, width: int) -> Tensor:
     """Pairs that hold the position of their query, (Q, S, D)."""
     return torch.arange(float(q_len))[:, None, None].expand(q_len, k_len, width)
@@ -217,14 +180,6 @@ def _expect_address(what: str, answer: Any, shape: tuple[int, ...]) -> None:
                 f"in the {what}, query {i} of head {h} read the pairs of query "
                 f"{named:.3g}: bring Q to the front before you merge B and H",
             )
-
-
-def _expect_other_than(
-    got: Tensor, wanted: Tensor, mistake: Tensor, message: str
-) -> None:
-    """Name a common mistake, where it makes a difference."""
-    differs = not torch.allclose(mistake, wanted, atol=1e-4)
-    expect(not (differs and torch.allclose(got, mistake, atol=1e-4)), message)
 
 
 def _step(answer: Any) -> tuple[Any, tuple[Any, Any]]:
