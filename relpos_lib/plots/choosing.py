@@ -9,11 +9,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from relpos_lib.plots.common import COLOURS, MARKERS, STYLE, new_figure
+from relpos_lib.plots.common import COLOURS, MARKERS, STYLE, mark, new_figure
 from relpos_lib.plots.experiments import Y_LABELS
 
 WIDTH = 0.4  # share of the room between two choices that the lines are spread over
-FAINT = "#888888"
 
 
 def by_choice(
@@ -49,6 +48,8 @@ def by_choice(
     """
     with mpl.rc_context(STYLE):
         fig, (ax,) = new_figure(1, width=6.2, height=3.2)
+        for choice, text in (marks or {}).items():
+            mark(ax, list(choices).index(choice), text)
         for n, (label, names) in enumerate(lines.items()):
             shift = WIDTH * ((n + 0.5) / len(lines) - 0.5)
             places = np.arange(len(names)) + shift
@@ -65,22 +66,13 @@ def by_choice(
             )
             for place, values in zip(places, each, strict=True):
                 ax.plot([place] * len(values), values, ".", color=colour, alpha=0.6)
-        for choice, text in (marks or {}).items():
-            place = list(choices).index(choice)
-            ax.axvline(place, color=FAINT, linestyle="--", linewidth=1, zorder=0)
-            ax.annotate(
-                text,
-                (place, 0),
-                xycoords=("data", "axes fraction"),
-                xytext=(3, 3),
-                textcoords="offset points",
-                color="#555555",
-            )
         ax.set_xticks(range(len(choices)), [str(choice) for choice in choices])
         ax.set_xlim(-0.5, len(choices) - 0.5)
         ax.set(xlabel=x_label, ylabel=f"{Y_LABELS[metric]}, L = {length}")
         if metric == "accuracy":
             ax.set_ylim(0, 1.05)
+        else:
+            ax.margins(y=0.12)  # room for the words of the marks
         if len(lines) > 1:
             ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return fig

@@ -103,16 +103,7 @@ def curves(
         for n, (name, values) in enumerate(lines.items()):
             _curve(ax, n, name, np.atleast_2d(to_numpy(values)), x)
         if mark_x is not None:
-            ax.axvline(mark_x, color="#888888", linestyle="--", linewidth=1)
-            ax.annotate(
-                mark_label,
-                (mark_x, 0),
-                xycoords=("data", "axes fraction"),
-                xytext=(4, 4),
-                textcoords="offset points",
-                va="bottom",
-                color="#555555",
-            )
+            mark(ax, mark_x, mark_label)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if x_log2 and x is not None:
             ax.set_xscale("log", base=2)
@@ -132,6 +123,20 @@ def new_figure(
     )
     plt.close(fig)  # or the notebook would show it a second time
     return fig, list(axes[0])
+
+
+def mark(ax: Axes, x: float, text: str) -> None:
+    """A dashed vertical line with a few words beside it; drawn first, it lies below."""
+    ax.axvline(x, color="#888888", linestyle="--", linewidth=1)
+    ax.annotate(
+        text,
+        (x, 0),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 4),
+        textcoords="offset points",
+        va="bottom",
+        color="#555555",
+    )
 
 
 def to_numpy(values: Any) -> np.ndarray[Any, Any]:
