@@ -2,6 +2,7 @@
 
 from relpos_lib.plots.bias import returned_offsets, tables_of_schemes
 from relpos_lib.plots.choosing import by_choice
+from relpos_lib.plots.claims import Effect, claimed_and_measured
 from relpos_lib.plots.common import curves, matrices
 from relpos_lib.plots.experiments import by_length
 from relpos_lib.plots.fast import cost_by_length, quadtree_picture
@@ -15,6 +16,7 @@ from relpos_lib.plots.shaw import (
 )
 
 __all__ = [
+    "Effect",
     "accuracy_by_length",
     "by_choice",
     "by_factor",
@@ -23,6 +25,7 @@ __all__ = [
     "by_place",
     "by_setting",
     "by_side",
+    "claimed_and_measured",
     "cost_by_length",
     "curves",
     "matrices",
