@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from nbformat import NotebookNode
 
 STUB, CHECK = "exercise-stub", "exercise-check"
-HEADING = re.compile(r"^#{2,4} +Exercise (\d+)\b", re.MULTILINE)
+HEADING = re.compile(
+    r"^#{2,4} +Exercise (?P<number>\d+)(?:: *(?P<title>.+))?$", re.MULTILINE
+)
 HINT = re.compile(r"<details>\s*<summary>Hint</summary>.+?</details>", re.DOTALL)
 SOLUTION = re.compile(
     r"<details>\s*<summary>Solution</summary>\s*\n\n"
@@ -27,9 +29,10 @@ GAP = "..."
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: its number and the source of its three pieces of code."""
+    """One exercise: number, title and the source of its three pieces of code."""
 
     number: int
+    title: str
     stub: str
     check: str
     solution: str
@@ -45,10 +48,10 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
     stubs = [place for place, cell in enumerate(cells) if tagged(cell, STUB)]
     found = [exercise_at(cells, place) for place in stubs]
     headings = [
-        int(number)
+        int(heading["number"])
         for cell in cells
         if cell.cell_type == "markdown"
-        for number in HEADING.findall(cell.source)
+        for heading in HEADING.finditer(cell.source)
     ]
     if headings != [exercise.number for exercise in found]:
         raise ExerciseError(f"headings {headings} do not match the stubs")
@@ -61,7 +64,8 @@ def exercise_at(cells: list[NotebookNode], place: int) -> Exercise:
     heading, after = HEADING.search(before), cells[place + 1 : place + 3]
     if heading is None:
         raise ExerciseError(f"no heading 'Exercise N' before {cells[place].source!r}")
-    name = f"exercise {heading[1]}"
+    number, title = int(heading["number"]), heading["title"] or ""
+    name = f"exercise {number}"
     if not HINT.search(before):
         raise ExerciseError(f"{name}: no folded hint before the stub")
     if len(after) < 2 or not tagged(after[0], CHECK):
@@ -70,7 +74,7 @@ def exercise_at(cells: list[NotebookNode], place: int) -> Exercise:
     if solution is None:
         raise ExerciseError(f"{name}: no folded solution after the check")
     stub, check = cells[place].source, after[0].source
-    return Exercise(int(heading[1]), stub, check, solution["code"])
+    return Exercise(number, title, stub, check, solution["code"])
 
 
 def text_before(cells: list[NotebookNode], place: int) -> str:

@@ -6,9 +6,19 @@ import ast
 import re
 from collections import Counter
 
+import pytest
+
 from book.tools import setup_cell
 from book.tools.exercises import exercises, has_gaps, is_stub_of
-from book.tools.notebooks import WIDGET_PREFIX, chapters, prepared, read, text
+from book.tools.notebooks import (
+    WIDGET_PREFIX,
+    chapters,
+    pages,
+    prepared,
+    read,
+    refreshed,
+    text,
+)
 from book.tools.repository import ROOT
 
 MAX_BYTES = 300_000
@@ -170,3 +180,8 @@ def test_the_table_of_contents_lists_every_chapter():
     assert chapters()
     for path in chapters():
         assert f"book/{path.stem}" in listed
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_pages_hold_the_measured_numbers(page):
+    assert refreshed(page) == page.read_text(encoding="utf-8")
