@@ -1,9 +1,9 @@
 """Exercises of a chapter, found by their tags.
 
-An exercise is, in this order: Markdown with a heading ``Exercise N`` and a folded
-hint; a code cell tagged ``exercise-stub``, where ``...`` stands for what the reader
-writes; a code cell tagged ``exercise-check``; Markdown with the folded solution in
-a ``python`` fence.
+An exercise is, in this order: Markdown with a heading ``Exercise N``, or ``Step N``
+where each builds on those before it, and a folded hint; a code cell tagged
+``exercise-stub``, where ``...`` stands for what the reader writes; a code cell tagged
+``exercise-check``; Markdown with the folded solution in a ``python`` fence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 STUB, CHECK = "exercise-stub", "exercise-check"
 HEADING = re.compile(
-    r"^#{2,4} +Exercise (?P<number>\d+)(?:: *(?P<title>.+))?$", re.MULTILINE
+    r"^#{2,4} +(?:Exercise|Step) (?P<number>\d+)(?:: *(?P<title>.+))?$", re.MULTILINE
 )
 HINT = re.compile(r"<details>\s*<summary>Hint</summary>.+?</details>", re.DOTALL)
 SOLUTION = re.compile(
@@ -63,7 +63,8 @@ def exercise_at(cells: list[NotebookNode], place: int) -> Exercise:
     before = text_before(cells, place)
     heading, after = HEADING.search(before), cells[place + 1 : place + 3]
     if heading is None:
-        raise ExerciseError(f"no heading 'Exercise N' before {cells[place].source!r}")
+        source = cells[place].source
+        raise ExerciseError(f"no heading 'Exercise N' or 'Step N' before {source!r}")
     number, title = int(heading["number"]), heading["title"] or ""
     name = f"exercise {number}"
     if not HINT.search(before):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from relpos_lib.attention import relative_attention
+from relpos_lib.exercises.decoding import output_and_cache
 from relpos_lib.exercises.pairs import (
     SIZES,
     draw,
@@ -23,7 +24,6 @@ from relpos_lib.exercises.report import (
     exercise,
     expect,
     expect_equal,
-    expect_given,
     numbers,
 )
 from relpos_lib.tables import Tables
@@ -139,7 +139,9 @@ def check_decode_step(decode_step: Callable[..., Any]) -> None:
                 "key_table": key_table.float(),
                 "value_table": value_table.float(),
             }
-            out, cache = _step(decode_step(*copies(*now), cache, window, lent))
+            out, cache = output_and_cache(
+                decode_step(*copies(*now), cache, window, lent)
+            )
             keys, values = (numbers("a part of the cache", part) for part in cache)
             expect(
                 keys.dim() == values.dim() == 4,
@@ -180,17 +182,3 @@ def _expect_address(what: str, answer: Any, shape: tuple[int, ...]) -> None:
                 f"in the {what}, query {i} of head {h} read the pairs of query "
                 f"{named:.3g}: bring Q to the front before you merge B and H",
             )
-
-
-def _step(answer: Any) -> tuple[Any, tuple[Any, Any]]:
-    """Output and cache of a step; a gap in either is a gap."""
-    expect_given(answer)
-    message = "return the output and the cache: out, (keys, values)"
-    expect(isinstance(answer, tuple) and len(answer) == 2, message)
-    out, cache = answer
-    expect_given(out)
-    expect_given(cache)
-    expect(isinstance(cache, (tuple, list)) and len(cache) == 2, message)
-    for part in cache:
-        expect_given(part)
-    return out, (cache[0], cache[1])

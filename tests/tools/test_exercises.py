@@ -23,8 +23,9 @@ def cells(heading="### Exercise 1: twice", hint="Hint", tag="exercise-check"):
     ]
 
 
-def test_an_exercise_is_found_whole():
-    [found] = exercises(v4.new_notebook(cells=cells()))
+@pytest.mark.parametrize("kind", ["Exercise", "Step"])
+def test_an_exercise_is_found_whole(kind):
+    [found] = exercises(v4.new_notebook(cells=cells(f"### {kind} 1: twice")))
     assert found.number == 1
     assert (found.stub, found.check, found.solution) == (STUB, "check(twice)", SOLUTION)
 

@@ -1,0 +1,253 @@
+"""Checks of the steps to Shaw's vectors on keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from relpos_lib.attention import relative_attention
+from relpos_lib.exercises.implement.common import (
+    DISTANCES,
+    FLIPPED,
+    LEFT,
+    shapes,
+    visible_pairs,
+)
+from relpos_lib.exercises.pairs import (
+    SIZES,
+    draw,
+    expect_other_than,
+    loop_scores,
+    loop_values,
+    pair_rows,
+    pair_vectors,
+)
+from relpos_lib.exercises.report import (
+    NotYet,
+    copies,
+    exercise,
+    expect,
+    expect_equal,
+    numbers,
+)
+
+MOST_CALLS = 100  # of torch, by a function without a loop
+
+
+@exercise
+def check_step_6(shaw_scores_loop: Callable[..., Tensor]) -> None:
+    """Whether ``shaw_scores_loop(q, k, key_table)`` is the definition."""
+    _expect_shaw_scores(shaw_scores_loop)
+
+
+@exercise
+def check_step_7(shaw_scores: Callable[..., Tensor]) -> None:
+    """Whether ``shaw_scores(q, k, key_table)`` is step 6 without its large tensor."""
+    _expect_shaw_scores(shaw_scores)
+    q, k, table = copies(*draw((1, 1, 32, 16), (1, 1, 32, 16), (5, 16)))
+    _expect_small(lambda: shaw_scores(q, k, table))
+
+
+@exercise
+def check_step_8(value_term: Callable[..., Tensor]) -> None:
+    """Whether ``value_term(weights, value_table)`` is the part of the vectors."""
+    for distance in DISTANCES:
+        for batch, heads, q_len, k_len, width in SIZES:
+            scores, table = draw(
+                (batch, heads, q_len, k_len), (2 * distance + 1, width)
+            )
+            weights = scores.softmax(-1)
+            case = f"for Q={q_len}, S={k_len}, K={distance}"
+            got = numbers(
+                f"the values {case}",
+                value_term(*copies(weights, table)),
+                (batch, heads, q_len, width),
+            )
+            _expect_value_term(case, got, weights, table)
+    weights, table = copies(*draw((1, 1, 32, 32), (5, 16)))
+    _expect_small(lambda: value_term(weights, table))
+    try:
+        value_term(weights.double(), table.double())
+    except RuntimeError as error:
+        raise NotYet(
+            "with weights in float64 your code raised an error: make the bins with "
+            "weights.new_zeros, which keeps dtype and device"
+        ) from error
+
+
+@exercise
+def check_step_8_attention(shaw_attention: Callable[..., Tensor]) -> None:
+    """Whether ``shaw_attention`` joins both terms, hides keys and drops weights."""
+    for distance in DISTANCES:
+        for sizes in SIZES:
+            _expect_shaw_attention(shaw_attention, *sizes, distance)
+    _expect_dropout(shaw_attention)
+
+
+@exercise
+def check_whole(shaw_attention: Callable[..., Tensor]) -> None:
+    """Whether your attention is the library's on shapes that nobody chose."""
+    for _ in range(20):
+        batch, heads, q_len, k_len, width, rows = torch.randint(1, 9, (6,)).tolist()
+        _expect_shaw_attention(
+            shaw_attention, batch, heads, q_len, k_len, width, rows - 1
+        )
+
+
+def _expect_shaw_scores(scores_of: Callable[..., Tensor]) -> None:
+    for distance in DISTANCES:
+        for batch, heads, q_len, k_len, width in SIZES:
+            q, k, _, table = draw(
+                *shapes(batch, heads, q_len, k_len, width), (2 * distance + 1, width)
+            )
+            case = f"for Q={q_len}, S={k_len}, K={distance}"
+            got = numbers(
+                f"the scores {case}",
+                scores_of(*copies(q, k, table)),
+                (batch, heads, q_len, k_len),
+            )
+            content, root = q @ k.mT, math.sqrt(width)
+            position = loop_scores(q, pair_vectors(table, q_len, k_len, distance))
+            from_left, flipped = (
+                loop_scores(q, pairs)
+                for pairs in (
+                    pair_vectors(table, q_len, k_len, distance, start=0),
+                    pair_vectors(table.flip(0), q_len, k_len, distance),
+                )
+            )
+            wanted = (content + position) / root
+            for wrong, hint in (
+                (content / root + position, "divide both terms by sqrt(D)"),
+                (content + position / root, "divide both terms by sqrt(D)"),
+                (content + position, "divide by sqrt(D)"),
+                (content / root, "the vectors of the keys are missing"),
+                (position / root, "the content q_i · k_j is missing"),
+                ((content + from_left) / root, LEFT),
+                ((content + flipped) / root, FLIPPED),
+            ):
+                expect_other_than(got, wanted, wrong, hint)
+            expect_equal(f"{case}, the score (b, h, i, j)", got, wanted, 1e-5)
+
+
+def _expect_value_term(case: str, got: Tensor, weights: Tensor, table: Tensor) -> None:
+    q_len, k_len = weights.shape[2:]
+    distance = len(table) // 2
+    wanted = loop_values(weights, pair_vectors(table, q_len, k_len, distance))
+    rows = pair_rows(q_len, k_len, distance, distance).expand_as(weights)
+    bins = weights.new_zeros(*weights.shape[:3], len(table))
+    counts = bins.scatter_add(-1, rows, torch.ones_like(weights))
+    for wrong, hint in (
+        (
+            bins.scatter(-1, rows, weights) @ table,
+            "keys that read one row must add up in its bin, here the last one "
+            "overwrites the others: use scatter_add, not scatter",
+        ),
+        (counts @ table, "add up the weights in the bins, do not count keys"),
+        (
+            loop_values(weights, pair_vectors(table, q_len, k_len, distance, 0)),
+            LEFT,
+        ),
+        (
+            loop_values(weights, pair_vectors(table.flip(0), q_len, k_len, distance)),
+            FLIPPED,
+        ),
+    ):
+        expect_other_than(got, wanted, wrong, hint)
+    expect_equal(f"{case}, the value (b, h, i, d)", got, wanted, 1e-5)
+
+
+def _expect_shaw_attention(
+    attention: Callable[..., Tensor],
+    batch: int,
+    heads: int,
+    q_len: int,
+    k_len: int,
+    width: int,
+    distance: int,
+) -> None:
+    q, k, v, key_table, value_table = draw(
+        *shapes(batch, heads, q_len, k_len, width),
+        *[(2 * distance + 1, width)] * 2,
+    )
+    visible = visible_pairs(batch, q_len, k_len)
+    case = f"for Q={q_len}, S={k_len}, K={distance}"
+    answer = attention(*copies(q, k, v, key_table, value_table), visible.clone())
+    got = numbers(f"the output {case}", answer, tuple(q.shape))
+
+    def attend(key_table: Tensor | None, value_table: Tensor | None) -> Tensor:
+        return relative_attention(
+            q,
+            k,
+            v,
+            key_table=key_table,
+            value_table=value_table,
+            mask=visible,
+            backend="loop",
+        )
+
+    wanted = attend(key_table, value_table)
+    for wrong, hint in (
+        (attend(key_table, None), "the vectors of the values are missing"),
+        (attend(None, value_table), "the vectors of the keys are missing"),
+        (wanted - attend(key_table, None), "the values themselves are missing"),
+        (attend(value_table, key_table), "the two tables have changed places"),
+    ):
+        expect_other_than(got, wanted, wrong, hint)
+    expect_equal(f"{case}, the output (b, h, i, d)", got, wanted, 1e-4)
+
+
+def _expect_dropout(attention: Callable[..., Tensor]) -> None:
+    """Refuse dropout that does nothing, always acts, or acts on one side only."""
+    q, k, v, key_table, value_table = copies(
+        *draw(*shapes(1, 2, 4, 4, 3), (3, 3), (3, 3))
+    )
+    visible = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+    dropped = attention(q, k, v, key_table, value_table, visible, 1.0)
+    got = numbers("the output with dropout=1", dropped, (1, 2, 4, 3))
+    expect(not got.any(), "with dropout=1 every weight is dropped, the output is zero")
+    ones = torch.ones_like(v), -torch.ones_like(value_table)
+    torch.manual_seed(0)
+    opposed = attention(q, k, ones[0], key_table, ones[1], visible, 0.5)
+    got = numbers("the output with dropout=0.5", opposed, (1, 2, 4, 3))
+    expect(
+        float(got.abs().max()) < 1e-5,
+        "a weight that is dropped must be gone from the values and from the bins: "
+        "drop once, before both",
+    )
+
+
+class _Work(TorchFunctionMode):
+    """Counts what torch is asked to do, and the largest tensor that it makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.largest = 0, 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.calls += 1
+        if isinstance(out, Tensor):
+            self.largest = max(self.largest, out.numel())
+        return out
+
+
+def _expect_small(run: Callable[[], object]) -> None:
+    """Refuse loops, and a vector for every pair of 32 queries and 32 keys."""
+    with _Work() as work:
+        run()
+    expect(
+        work.calls <= MOST_CALLS,
+        f"right, but 32 tokens took {work.calls} calls of torch: do it without a loop",
+    )
+    expect(
+        work.largest < 32 * 32 * 16,
+        "right, but you made a tensor with a vector for every pair, (Q, S, D): there "
+        "are only 2K+1 different vectors",
+    )
