@@ -1,8 +1,9 @@
-"""Live figures: keep the static picture beside the widget, and load the host script.
+"""Live figures: keep the still form beside the widget, and load the host script.
 
-A figure's output holds a widget view, a picture and a sentence. myst-nb would write
-the first only; a reader without JavaScript, and everybody until the figure stands, is
-better served by the picture too. ``book/_static/figures.js`` takes it away in time.
+A figure's output holds a widget view, a picture or HTML, and a sentence. myst-nb would
+write the first only; a reader without JavaScript, and everybody until the figure
+stands, is better served by the second too. ``book/_static/figures.js`` takes it away
+in time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 VIEW = "application/vnd.jupyter.widget-view+json"
+STILL = ("image/png", "text/html")
 CLASS = "live-figure"
 
 
-class KeepPicture(SphinxPostTransform):
-    """Put picture and widget view of an output into one container."""
+class KeepStill(SphinxPostTransform):
+    """Put widget view and still form of an output into one container."""
 
     # Just before myst-nb chooses one of the output's forms and drops the others.
     default_priority = 3
@@ -30,20 +32,21 @@ class KeepPicture(SphinxPostTransform):
             if bundle.get("nb_element") != "mime_bundle":
                 continue
             forms = {form["mime_type"]: form for form in bundle.children}
-            if VIEW in forms and "image/png" in forms:
-                _join(forms[VIEW], forms["image/png"], forms.get("text/plain"))
+            still = next((forms[mime] for mime in STILL if mime in forms), None)
+            if VIEW in forms and still is not None:
+                _join(forms[VIEW], still, forms.get("text/plain"))
 
 
 def _join(
-    view: nodes.Element, picture: nodes.Element, sentence: nodes.Element | None
+    view: nodes.Element, still: nodes.Element, sentence: nodes.Element | None
 ) -> None:
-    """Move the picture to the view; the sentence is its text if it has none."""
-    for image in picture.findall(nodes.image):
+    """Move the still form to the view; the sentence is a picture's text if need be."""
+    for image in still.findall(nodes.image):
         if sentence is not None:
             image.setdefault("alt", sentence.astext())
-    children = [*view.children, *picture.children]
+    children = [*view.children, *still.children]
     view.children = []
-    picture.children = []
+    still.children = []
     view += nodes.container("", *children, classes=[CLASS])
 
 
@@ -64,6 +67,6 @@ def add_script(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
-    app.add_post_transform(KeepPicture)
+    app.add_post_transform(KeepStill)
     app.connect("html-page-context", add_script)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,9 +2,10 @@
  * Brings the book's figures to life on a page without a kernel.
  *
  * The page holds the saved state of its widgets as JSON and, where each figure belongs,
- * a tag with the id of its model, followed by a static picture. Every model carries its
- * own ES module; this script gives it what anywidget would (get, set, on, off, …) and
- * takes the picture away once the figure stands. If anything fails the picture stays.
+ * a tag with the id of its model, followed by its still form, mostly a picture. Every
+ * model carries its own ES module; this script gives it what anywidget would (get, set,
+ * on, off, …) and takes the still form away once the figure stands. If anything fails
+ * it stays.
  */
 const STATE = 'script[type="application/vnd.jupyter.widget-state+json"]';
 const VIEW = 'script[type="application/vnd.jupyter.widget-view+json"]';
@@ -91,7 +92,7 @@ async function begin(saved) {
   return { model, widget };
 }
 
-/** Put a figure in the place of its tag and picture. */
+/** Put a figure in the place of its tag and still form. */
 async function show(tag, started) {
   const el = document.createElement("div");
   try {
@@ -99,13 +100,13 @@ async function show(tag, started) {
     addStyle(model.get("_css"));
     await widget.render({ model, el });
   } catch (error) {
-    console.error("A figure could not be shown; its picture stays.", error);
+    console.error("A figure could not be shown; its still form stays.", error);
     return;
   }
   tag
     .closest(".live-figure")
-    ?.querySelectorAll("img")
-    .forEach((img) => img.remove());
+    ?.querySelectorAll("img, .rp-still")
+    .forEach((still) => still.remove());
   tag.replaceWith(el);
 }
 

@@ -11,6 +11,7 @@ from relpos_lib.explorers.gate import GateExplorer
 from relpos_lib.explorers.index_matrix import IndexMatrixExplorer
 from relpos_lib.explorers.length_plot import LengthPlotExplorer
 from relpos_lib.explorers.near_far import NearFarExplorer
+from relpos_lib.explorers.quiz import Quiz
 from relpos_lib.explorers.sinusoid import SinusoidExplorer
 from relpos_lib.explorers.trained_model import TrainedModelExplorer
 
@@ -21,6 +22,7 @@ __all__ = [
     "IndexMatrixExplorer",
     "LengthPlotExplorer",
     "NearFarExplorer",
+    "Quiz",
     "SinusoidExplorer",
     "TrainedModelExplorer",
 ]

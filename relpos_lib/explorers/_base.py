@@ -136,7 +136,7 @@ class Explorer(anywidget.AnyWidget):
     """Base of the interactive figures.
 
     A figure is an anywidget: its module draws and computes in the browser, with or
-    without a kernel. Where no widget can be shown, its static picture is.
+    without a kernel. Where no widget can be shown, its still form is: a picture.
     """
 
     _css = styles()
@@ -151,17 +151,20 @@ class Explorer(anywidget.AnyWidget):
         """The figure as it stands now, as a PNG drawn by matplotlib."""
         raise NotImplementedError
 
+    def still(self) -> dict[str, str]:
+        """What stands in the figure's place where it cannot live, by its MIME type."""
+        return {"image/png": base64.b64encode(self.picture()).decode("ascii")}
+
     def __repr__(self) -> str:
         """The description: the same text every time, without an address."""
         return self.describe()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The live figure, and a picture and a sentence for where it cannot live."""
+        """The live figure, its still form and a sentence for where it cannot live."""
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle or ({}, {})
         data["text/plain"] = self.describe()
-        data["image/png"] = base64.b64encode(self.picture()).decode("ascii")
-        return data, metadata
+        return data | self.still(), metadata
 
     def _fix(self, **values: Any) -> None:
         """Set traits that belong to the data and stay as they are.
