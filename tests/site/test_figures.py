@@ -470,7 +470,7 @@ def test_a_broken_figure_keeps_its_picture_and_spoils_no_other(
     show(page, server_url, html_of([broken, whole]), figures=1)
     assert page.get_by_alt_text("static picture").count() == 1
     found, page_problems[:] = "\n".join(page_problems), []
-    assert "its picture stays" in found
+    assert "its still form stays" in found
 
 
 def test_host_offers_what_anywidget_does(page, server_url):
