@@ -57,10 +57,10 @@ def test_equal_values_at_the_end_of_a_band_are_drawn():
 
 
 def test_rows_are_named_from_the_top_with_their_number():
-    ax = drawn(effect([1.0, 2.0], (0, 1), "one"), effect([16.2], (0, 1), "two"))
+    ax = drawn(effect([1.0, 2.0], (0, 1), "one"), effect([-16.2], (0, 1), "two"))
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["one", "two"]
     assert ax.yaxis_inverted()
-    assert [text.get_text() for text in ax.texts] == ["1.5", "16.2"]
+    assert [text.get_text() for text in ax.texts] == ["1.5", "\N{MINUS SIGN}16.2"]
 
 
 @pytest.mark.parametrize(

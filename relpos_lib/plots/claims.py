@@ -85,7 +85,7 @@ def _draw(ax: Axes, row: int, effect: Effect) -> None:
     marker = "D" if effect.is_claimed else "s"
     ax.plot([place(effect.middle)], [row], marker, color=colour, markersize=6)
     ax.annotate(
-        f"{effect.middle:.3g}",
+        f"{effect.middle:.3g}".replace("-", "\N{MINUS SIGN}"),
         (1, row),
         xytext=(6, 0),
         textcoords="offset points",
