@@ -170,6 +170,7 @@ USES_OF_A_GAP = [
     lambda: torch.sigmoid(...),
     lambda: torch.tensor([1.0, ...]),
     lambda: torch.as_tensor(...),
+    lambda: torch.ones(2).__setitem__(0, ...),
     lambda: torch.einsum("i,i->", torch.ones(2), ...),
     lambda: torch.ones(2).reshape(...),
     lambda: torch.ones(2).gather(0, ...),

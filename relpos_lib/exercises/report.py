@@ -13,7 +13,7 @@ from torch import Tensor
 
 # How Python and torch name the type of a gap that is used as if it were a value;
 # messages about the `...` of an index or of an einsum do not count.
-GAP = re.compile(r"'ellipsis'|EllipsisType|\b(?:type|not|got|of) ellipsis\b")
+GAP = re.compile(r"'ellipsis'|EllipsisType|\b(?:type|not|got|of|assign an?) ellipsis\b")
 
 
 class NotYet(Exception):  # noqa: N818
