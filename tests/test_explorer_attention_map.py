@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 import torch
-from traitlets import TraitError
 
 from relpos_lib.attention import relative_attention
 from relpos_lib.bias import SimpleBiasRPE
 from relpos_lib.explorers import AttentionMapExplorer
 from relpos_lib.offsets import table_rows
 from relpos_lib.shaw import RelativeMultiHeadAttention
+from tests.explorers import check_range
 
 H, L, D, K = 3, 11, 5, 4
 SHAW_OPTIONS = [
@@ -44,12 +44,7 @@ def shaw(options=(), length=L, **shown):
 )
 def test_controls_take_their_range_and_refuse_the_rest(trait, good, bad, needs):
     _, _, explorer = shaw()
-    for value in good:
-        setattr(explorer, trait, value)
-    for value in bad:
-        with pytest.raises(TraitError, match=f"{trait} of .*{needs}.* got {value!r}"):
-            setattr(explorer, trait, value)
-        assert getattr(explorer, trait) == good[-1]
+    check_range(explorer, trait, good, bad, needs)
 
 
 @pytest.mark.parametrize("causal", [False, True])

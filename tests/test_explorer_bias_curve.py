@@ -1,20 +1,18 @@
 """Python side of the bias curve explorer: the curve as a trait, numbers, picture."""
 
-import io
 import json
 import math
 
-import ipywidgets
 import numpy as np
 import pytest
 import torch
-from matplotlib import image as images
 from traitlets import TraitError
 
 from relpos_lib.attention import relative_attention
 from relpos_lib.bias import ALiBi, SimpleBiasRPE, t5_bucket
 from relpos_lib.explorers import BiasCurveExplorer
 from relpos_lib.offsets import table_offsets
+from tests.explorers import check_link, check_picture, check_range, nothing_sent
 
 H, Q, S, D = 3, 7, 11, 5
 REACH = 10
@@ -122,25 +120,13 @@ def test_the_range_holds_what_is_given_and_every_preset():
     ],
 )
 def test_traits_take_their_range_and_refuse_the_rest(trait, good, bad, needs):
-    figure = explorer()
-    for value in good:
-        setattr(figure, trait, value)
-        assert getattr(figure, trait) == value
-    for value in bad:
-        with pytest.raises(TraitError, match=f"{trait} of Bias") as error:
-            setattr(figure, trait, value)
-        assert needs in str(error.value)
-        assert repr(value) in str(error.value)
+    check_range(explorer(), trait, good, bad, needs)
 
 
 def test_curves_can_be_observed_and_linked():
-    first, second = explorer(), explorer()
-    seen = []
-    first.observe(lambda change: seen.append(change["new"]), "curve")
-    link = ipywidgets.jslink((first, "curve"), (second, "curve"))
-    first.fill("local window")
-    assert seen == [first.curve]
-    assert link.source == (first, "curve")
+    other = explorer()
+    other.fill("local window")
+    assert check_link(explorer(), explorer(), "curve", other.curve) == other.curve
 
 
 # Presets
@@ -283,10 +269,8 @@ def test_values_are_what_is_shown():
     ],
 )
 def test_content_that_does_not_fit_is_refused(make, message):
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    with pytest.raises(ValueError, match=message):
+    with nothing_sent(), pytest.raises(ValueError, match=message):
         make(*content())
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
 
 
 @pytest.mark.parametrize("sizes", [{"length": 257}, {"num_heads": 17}])
@@ -307,11 +291,7 @@ def test_the_sentence_and_the_picture_follow_the_state():
     )
     assert f"offset {best};" in repr(figure)
     one = figure.picture()
-    assert one == figure.picture()
-    height, width, _ = images.imread(io.BytesIO(one)).shape
-    assert height > 400
-    assert width > 400
-    assert len(one) < 90_000
+    check_picture(one, figure.picture(), least=400)
     figure.fill("ALiBi", 2)
     assert figure.picture() != one
 

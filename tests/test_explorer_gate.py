@@ -1,17 +1,15 @@
 """Python side of the gate explorer: gates and scales as traits, numbers, picture."""
 
-import io
 import math
 
-import ipywidgets
 import pytest
 import torch
-from matplotlib import image as images
 from traitlets import TraitError
 
 from relpos_lib.attention import relative_attention
 from relpos_lib.bias import GatedBiasRPE, SimpleBiasRPE
 from relpos_lib.explorers import GateExplorer
+from tests.explorers import check_link, check_picture, check_range, nothing_sent
 
 H, Q, S, D = 3, 7, 11, 5
 
@@ -63,23 +61,20 @@ def test_gates_and_scales_take_their_range_and_refuse_the_rest(trait, limit):
 
 
 @pytest.mark.parametrize(
-    ("trait", "bad", "needs"),
-    [("head", (0, H + 1), "from 1 to 3"), ("causal", (1, None), "True or False")],
+    ("trait", "good", "bad", "needs"),
+    [
+        ("head", (1, H), (0, H + 1), "from 1 to 3"),
+        ("causal", (True, False), (1, None), "True or False"),
+    ],
 )
-def test_the_other_traits_refuse_the_rest(trait, bad, needs):
-    for value in bad:
-        with pytest.raises(TraitError, match=f"{trait} of GateExplorer.*{needs}"):
-            setattr(explorer(), trait, value)
+def test_the_other_traits_take_their_range_too(trait, good, bad, needs):
+    check_range(explorer(), trait, good, bad, needs)
 
 
 def test_settings_can_be_observed_and_linked():
-    first, second = explorer(), explorer()
-    seen = []
-    first.observe(lambda change: seen.append(change["new"]), "gate")
-    link = ipywidgets.jslink((first, "gate"), (second, "second_gate"))
-    first.gate = [1, 2, 3]
-    assert seen == [(1.0, 2.0, 3.0)]
-    assert link.target == (second, "second_gate")
+    kept = check_link(explorer(), explorer(), "gate", [1, 2, 3])
+    assert kept == (1.0, 2.0, 3.0)
+    assert {type(gate) for gate in kept} == {float}
 
 
 def test_the_first_setting_is_the_module_s():
@@ -215,18 +210,13 @@ def test_without_content_only_the_bias_is_left():
     ],
 )
 def test_what_does_not_fit_is_refused(make, error, message):
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    with pytest.raises(error, match=message):
+    with nothing_sent(), pytest.raises(error, match=message):
         make(*content())
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
 
 
 def test_the_picture_follows_the_state():
     figure = explorer()
     one = figure.picture()
-    assert one == figure.picture()
-    height, width, _ = images.imread(io.BytesIO(one)).shape
-    assert min(height, width) > 400
-    assert len(one) < 90_000
+    check_picture(one, figure.picture(), least=400)
     figure.match()
     assert figure.picture() != one

@@ -1,16 +1,14 @@
 """The length plot's Python side: traits, numbers, sentence and picture."""
 
-import io
 import json
 
-import ipywidgets
 import pytest
-from matplotlib import image as images
 from traitlets import TraitError
 
 from relpos_lib.experiments.spread import spread
 from relpos_lib.explorers import LengthPlotExplorer
 from relpos_lib.records import RESULTS, result
+from tests.explorers import check_link, check_picture, nothing_sent
 
 LENGTHS = (16, 32, 64)
 
@@ -77,33 +75,28 @@ def test_the_data_stay_and_the_controls_can_be_observed_and_linked():
     one, other = explorer(), explorer()
     with pytest.raises(TraitError, match="metric"):
         one.metric = "sliding"
-    seen = []
-    one.observe(lambda change: seen.append(change["new"]), "shown")
-    ipywidgets.jslink((one, "shown"), (other, "shown"))
-    one.shown = ["none"]
-    assert seen == [("none",)]
+    assert check_link(one, other, "shown", ["none"]) == ("none",)
 
 
 def test_refused_before_anything_is_sent():
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    few = {"mean": 0.5, "low": 0.4, "high": 0.6}
-    for lines, error, told in (
-        ({}, ValueError, "at least one line"),
-        ({"a": {}}, ValueError, "at least one line"),
-        ({"a": {"32": few}}, TypeError, "lengths must be integers, got '32'"),
-        ({"a": {True: few}}, TypeError, "lengths must be integers, got True"),
-        ({"a": {0: few}}, ValueError, "lengths must be at least 1, got 0"),
-        ({"a": {8: few | {"low": float("nan")}}}, ValueError, "finite .* got nan"),
-    ):
-        with pytest.raises(error, match=told):
-            LengthPlotExplorer(lines)
-    with pytest.raises(TraitError, match=r"shown .* got 'b'"):
-        LengthPlotExplorer({"a": {8: few}}, shown=["b"])
-    with pytest.raises(ValueError, match="at least one line"):
-        LengthPlotExplorer.from_results(summary(), metric="sliding")
-    with pytest.raises(TraitError, match=r"metric .* got 'loss'"):
-        LengthPlotExplorer.from_results(summary("loss"), metric="loss")
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
+    with nothing_sent():
+        few = {"mean": 0.5, "low": 0.4, "high": 0.6}
+        for lines, error, told in (
+            ({}, ValueError, "at least one line"),
+            ({"a": {}}, ValueError, "at least one line"),
+            ({"a": {"32": few}}, TypeError, "lengths must be integers, got '32'"),
+            ({"a": {True: few}}, TypeError, "lengths must be integers, got True"),
+            ({"a": {0: few}}, ValueError, "lengths must be at least 1, got 0"),
+            ({"a": {8: few | {"low": float("nan")}}}, ValueError, "finite .* got nan"),
+        ):
+            with pytest.raises(error, match=told):
+                LengthPlotExplorer(lines)
+        with pytest.raises(TraitError, match=r"shown .* got 'b'"):
+            LengthPlotExplorer({"a": {8: few}}, shown=["b"])
+        with pytest.raises(ValueError, match="at least one line"):
+            LengthPlotExplorer.from_results(summary(), metric="sliding")
+        with pytest.raises(TraitError, match=r"metric .* got 'loss'"):
+            LengthPlotExplorer.from_results(summary("loss"), metric="loss")
 
 
 def test_labels_that_do_not_tell_lines_apart_give_way_to_names():
@@ -135,10 +128,7 @@ def test_the_sentence_says_what_is_shown():
 
 @pytest.mark.parametrize("options", [{}, {"shown": []}, {"spread": False}])
 def test_the_picture_is_small_and_always_the_same(options):
-    picture = explorer(**options).picture()
-    assert picture == explorer(**options).picture()
-    assert images.imread(io.BytesIO(picture)).shape[0] > 200
-    assert len(picture) < 90_000
+    check_picture(explorer(**options).picture(), explorer(**options).picture())
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """Near and far explorer, Python side: traits, division, costs, picture."""
 
-import base64
 import io
 import json
 from importlib.resources import files
 
-import ipywidgets
 import numpy as np
 import pytest
 import torch
@@ -19,6 +17,7 @@ from relpos_lib.bench import peers
 from relpos_lib.bench.cases import Problem
 from relpos_lib.explorers import NearFarExplorer
 from relpos_lib.explorers.near_far import shades_of, with_prefix
+from tests.explorers import check_link, check_output, check_range, nothing_sent
 
 H, L, D, K, T = 3, 53, 7, 5, 11
 FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -39,36 +38,23 @@ def explorer(**options):
     ],
 )
 def test_traits_take_their_range_and_refuse_the_rest(trait, good, bad, needs):
-    figure = explorer()
-    for value in good:
-        setattr(figure, trait, value)
-        assert getattr(figure, trait) == value
-    for value in bad:
-        with pytest.raises(TraitError) as error:
-            setattr(figure, trait, value)
-        for part in (trait, repr(value), needs):
-            assert part in str(error.value)
-        assert getattr(figure, trait) == good[-1]
+    check_range(explorer(), trait, good, bad, needs)
 
 
 def test_construction_refuses_wrong_values_before_anything_is_sent():
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    for wrong in ({"num_heads": 65}, {"head_width": 0}, {"length": 7}, {"leaf": 513}):
-        with pytest.raises(TraitError, match=next(iter(wrong))):
-            NearFarExplorer(**wrong)
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
+    wrong = {"num_heads": 65, "head_width": 0, "length": 7, "leaf": 513}
+    with nothing_sent():
+        for name, value in wrong.items():
+            with pytest.raises(TraitError, match=name):
+                NearFarExplorer(**{name: value})
     with pytest.raises(TraitError, match="num_heads"):
         explorer().num_heads = 2
 
 
 def test_controls_can_be_observed_and_linked():
-    first, second = explorer(), explorer()
-    seen = []
-    first.observe(lambda change: seen.append(change["new"]), "length")
-    ipywidgets.jslink((first, "length"), (second, "length"))
-    first.length = np.int64(100)
-    assert seen == [100]
-    assert type(first.length) is int
+    kept = check_link(explorer(), explorer(), "length", np.int64(100))
+    assert kept == 100
+    assert type(kept) is int
 
 
 @pytest.mark.parametrize("length", [8, 100, 129, 777])
@@ -211,16 +197,7 @@ def test_the_sentence_says_what_is_shown():
     "options", [{}, {"causal": True}, {"length": 8192, "leaf": 1}, {"length": 8}]
 )
 def test_output_has_view_picture_and_a_stable_sentence(options):
-    def bundle_of():
-        return NearFarExplorer(**options)._repr_mimebundle_()[0]
-
-    data = bundle_of()
-    assert data["application/vnd.jupyter.widget-view+json"]["model_id"]
-    assert data["text/plain"] == repr(NearFarExplorer(**options))
-    assert len(data["image/png"]) < 120_000
-    assert data["image/png"] == bundle_of()["image/png"]
-    pixels = images.imread(io.BytesIO(base64.b64decode(data["image/png"])))
-    assert min(pixels.shape[:2]) > 200
+    check_output(lambda: NearFarExplorer(**options))
 
 
 def test_the_picture_shows_every_kind_of_part():

@@ -1,14 +1,10 @@
 """Trained model explorer, Python side: traits, text, the models' numbers, picture."""
 
-import base64
-import io
 import math
 
-import ipywidgets
 import numpy as np
 import pytest
 import torch
-from matplotlib import image as images
 from safetensors.torch import load_file
 from traitlets import TraitError
 
@@ -18,6 +14,7 @@ from relpos_lib.experiments.tasks import IGNORED
 from relpos_lib.explorers import TrainedModelExplorer
 from relpos_lib.explorers.trained_model import LETTERS, SCHEMES
 from relpos_lib.records import RESULTS, result
+from tests.explorers import check_link, check_output, check_range, nothing_sent
 
 H, D = 4, 8
 STRANGE = [
@@ -221,15 +218,7 @@ def test_text_of_64_characters_is_taken_and_of_65_refused(figure):
     ],
 )
 def test_traits_take_their_range_and_refuse_the_rest(figure, trait, good, bad, needs):
-    for value in good:
-        setattr(figure, trait, value)
-        assert getattr(figure, trait) == value
-    for value in bad:
-        with pytest.raises(TraitError) as error:
-            setattr(figure, trait, value)
-        for part in (trait, repr(value), needs):
-            assert part in str(error.value)
-        assert getattr(figure, trait) == good[-1]
+    check_range(figure, trait, good, bad, needs)
 
 
 @pytest.mark.parametrize("schemes", [(), "shaw", ["rotary"], ["shaw", 3]])
@@ -239,18 +228,17 @@ def test_unknown_schemes_are_refused(schemes):
 
 
 def test_construction_refuses_wrong_values_before_anything_is_sent():
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    for wrong in (
-        {"scheme": "alibi"},
-        {"text": 65 * "a"},
-        {"length": 41, "max_length": 40},
-        {"layer": 0},
-        {"head": 5},
-        {"max_length": 257},
-    ):
-        with pytest.raises(TraitError, match=next(iter(wrong))):
-            TrainedModelExplorer(["shaw"], **wrong)
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
+    with nothing_sent():
+        for wrong in (
+            {"scheme": "alibi"},
+            {"text": 65 * "a"},
+            {"length": 41, "max_length": 40},
+            {"layer": 0},
+            {"head": 5},
+            {"max_length": 257},
+        ):
+            with pytest.raises(TraitError, match=next(iter(wrong))):
+                TrainedModelExplorer(["shaw"], **wrong)
 
 
 def test_what_belongs_to_the_models_stays(figure):
@@ -268,12 +256,9 @@ def test_the_schemes_are_those_asked_for_once_each():
 
 def test_controls_can_be_observed_and_linked(figure):
     other = TrainedModelExplorer(["shaw"])
-    seen = []
-    other.observe(lambda change: seen.append(change["new"]), "length")
-    ipywidgets.jslink((figure, "length"), (other, "length"))
-    other.length = np.int64(100)
-    assert seen == [100]
-    assert type(other.length) is int
+    kept = check_link(other, figure, "length", np.int64(100))
+    assert kept == 100
+    assert type(kept) is int
 
 
 # Outside the page
@@ -292,13 +277,4 @@ def test_the_sentence_says_what_is_shown(figure):
     "options", [{}, {"length": 2, "text": "aa"}, {"length": 256, "scheme": "bias"}]
 )
 def test_output_has_view_picture_and_a_stable_sentence(options):
-    def bundle_of():
-        return TrainedModelExplorer(**options)._repr_mimebundle_()[0]
-
-    data = bundle_of()
-    assert data["application/vnd.jupyter.widget-view+json"]["model_id"]
-    assert data["text/plain"] == repr(TrainedModelExplorer(**options))
-    assert len(data["image/png"]) < 200_000
-    assert data["image/png"] == bundle_of()["image/png"]
-    pixels = images.imread(io.BytesIO(base64.b64decode(data["image/png"])))
-    assert min(pixels.shape[:2]) > 200
+    check_output(lambda: TrainedModelExplorer(**options), most=150_000)

@@ -1,16 +1,12 @@
 """The figures' Python side: traits, numbers, static pictures and the bundled module."""
 
-import base64
 import gzip
-import io
 import re
 from pathlib import Path
 
-import ipywidgets
 import numpy as np
 import pytest
 import torch
-from matplotlib import image as images
 from torch.utils._python_dispatch import TorchDispatchMode
 from traitlets import TraitError
 
@@ -26,6 +22,7 @@ from relpos_lib.explorers._bundle import FOLDER, _collect, bundle
 from relpos_lib.explorers._picture import draw_panels, round_up
 from relpos_lib.palette import DIVERGING, SEQUENTIAL
 from relpos_lib.shaw import RelativeMultiHeadAttention
+from tests.explorers import check_link, check_output, check_range, nothing_sent
 
 ROOT = Path(__file__).resolve().parents[1]
 H, L, D, K = 3, 11, 5, 4
@@ -68,28 +65,17 @@ def bias_explorer(q_len=7, k_len=L, **options):
     ],
 )
 def test_traits_take_their_range_and_refuse_the_rest(make, trait, good, bad, needs):
-    explorer = make()
-    for value in good:
-        setattr(explorer, trait, value)
-        assert getattr(explorer, trait) == value
-    for value in bad:
-        with pytest.raises(TraitError) as error:
-            setattr(explorer, trait, value)
-        assert trait in str(error.value)
-        assert repr(value) in str(error.value)
-        assert needs in str(error.value)
-        assert getattr(explorer, trait) == good[-1]
+    check_range(make(), trait, good, bad, needs)
 
 
 def test_construction_refuses_wrong_values_before_anything_is_sent():
-    before = set(ipywidgets.Widget.get_manager_state()["state"])
-    with pytest.raises(TraitError, match=r"query_length .* from 1 to 12, got 13"):
-        IndexMatrixExplorer(query_length=13, max_length=12)
-    with pytest.raises(TraitError, match=r"max_length .* from 2 to 64, got 65"):
-        IndexMatrixExplorer(max_length=65)
-    with pytest.raises(TraitError, match=r"heads_shown .* from 1 to 3, got 4"):
-        shaw_explorer(heads_shown=4)
-    assert set(ipywidgets.Widget.get_manager_state()["state"]) == before
+    with nothing_sent():
+        with pytest.raises(TraitError, match=r"query_length .* from 1 to 12, got 13"):
+            IndexMatrixExplorer(query_length=13, max_length=12)
+        with pytest.raises(TraitError, match=r"max_length .* from 2 to 64, got 65"):
+            IndexMatrixExplorer(max_length=65)
+        with pytest.raises(TraitError, match=r"heads_shown .* from 1 to 3, got 4"):
+            shaw_explorer(heads_shown=4)
 
 
 def test_whole_numbers_of_numpy_are_kept_as_plain_ones():
@@ -108,12 +94,7 @@ def test_what_belongs_to_the_data_cannot_be_set():
 
 def test_controls_can_be_observed_and_linked():
     first, second = IndexMatrixExplorer(), IndexMatrixExplorer()
-    seen = []
-    first.observe(lambda change: seen.append(change["new"]), "max_distance")
-    link = ipywidgets.jslink((first, "max_distance"), (second, "max_distance"))
-    first.max_distance = 7
-    assert seen == [7]
-    assert link.source == (first, "max_distance")
+    assert check_link(first, second, "max_distance", 7) == 7
 
 
 def test_every_control_is_in_the_state_that_the_page_gets():
@@ -340,22 +321,9 @@ def test_numbers_without_a_colour_are_refused(name, value):
 # What is shown where no widget can live
 
 
-def mime_bundle(explorer):
-    data, _ = explorer._repr_mimebundle_()
-    return data
-
-
 @pytest.mark.parametrize("make", [IndexMatrixExplorer, shaw_explorer, bias_explorer])
 def test_output_has_view_picture_and_a_stable_sentence(make):
-    data = mime_bundle(make())
-    assert data["application/vnd.jupyter.widget-view+json"]["model_id"]
-    picture = images.imread(io.BytesIO(base64.b64decode(data["image/png"])))
-    assert picture.shape[0] > 200
-    assert picture.shape[1] > 200
-    assert len(data["image/png"]) < 120_000
-    assert data["text/plain"] == repr(make())
-    assert "0x" not in data["text/plain"]
-    assert data["image/png"] == mime_bundle(make())["image/png"]
+    check_output(make)
 
 
 def test_the_sentence_says_what_is_shown():
