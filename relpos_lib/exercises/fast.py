@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relpos_lib.exercises.pairs import draw
 from relpos_lib.exercises.report import (
     copies,
     exercise,
@@ -28,7 +29,7 @@ def check_merge_two(merge_two: Callable[..., Any]) -> None:
     """Whether ``merge_two(out1, lse1, out2, lse2)`` merges exactly."""
     for queries, keys, width in SIZES:
         for shift in (0.0, 1000.0):
-            query, key, value = _draw((queries, width), (keys, width), (keys, width))
+            query, key, value = draw((queries, width), (keys, width), (keys, width))
             scores = query @ key.mT + shift
             for cut in (keys // 2, 0, keys):  # also with one group empty
                 one = _attended(scores[:, :cut], value[:cut])
@@ -46,9 +47,9 @@ def check_merge_two(merge_two: Callable[..., Any]) -> None:
 def check_masked_attend(masked_attend: Callable[..., Any]) -> None:
     """Whether ``masked_attend(q, k, v, visible)`` tells what it could see."""
     for queries, keys, width in SIZES:
-        query, key, value = _draw((queries, width), (keys, width), (keys, width))
-        draw = torch.Generator().manual_seed(3)
-        visible = torch.rand(queries, keys, generator=draw) < 0.5
+        query, key, value = draw((queries, width), (keys, width), (keys, width))
+        generator = torch.Generator().manual_seed(3)
+        visible = torch.rand(queries, keys, generator=generator) < 0.5
         for mask, case in (
             (torch.ones_like(visible), "with all keys visible"),
             (visible, "with some keys hidden"),
@@ -94,7 +95,7 @@ def check_near_pairs(near_pairs: Callable[..., Any]) -> None:
 def check_bias_line(bias_line: Callable[..., Tensor]) -> None:
     """Whether ``bias_line(table, q_len, k_len)`` is read right by a strided view."""
     for q_len, k_len, distance in ((4, 4, 3), (2, 5, 2), (1, 6, 9), (5, 3, 1)):
-        (table,) = _draw((2 * distance + 1,))
+        (table,) = draw((2 * distance + 1,))
         case = f"for Q={q_len}, S={k_len}, K={distance}"
         line = bias_line(*copies(table), q_len, k_len)
         line = numbers(f"the line {case}", line, (q_len + k_len - 1,))
@@ -122,8 +123,8 @@ def check_bias_line(bias_line: Callable[..., Tensor]) -> None:
 def check_constant_gradient(constant_gradient: Callable[..., Tensor]) -> None:
     """Whether ``constant_gradient(grad, out, lse, far_out, far_lse)`` is right."""
     for queries, keys, width in SIZES:
-        query, key, value = _draw((queries, width), (keys, width), (keys, width))
-        constant, row, grad = _draw((queries,), (width,), (queries, width))
+        query, key, value = draw((queries, width), (keys, width), (keys, width))
+        constant, row, grad = draw((queries,), (width,), (queries, width))
         constant.requires_grad_()
         far = keys // 2
         scores = query @ key.mT / width**0.5
@@ -143,12 +144,6 @@ def check_constant_gradient(constant_gradient: Callable[..., Tensor]) -> None:
             "gives to the group",
         )
         expect_equal("the gradient of query i", got, wanted, 1e-4)
-
-
-def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Random tensors, the same every time, in float64."""
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randn(shape, generator=generator).double() for shape in shapes]
 
 
 def _attended(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

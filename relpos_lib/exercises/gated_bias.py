@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relpos_lib.exercises.pairs import draw
 from relpos_lib.exercises.report import (
     NotYet,
     copies,
@@ -55,7 +56,7 @@ def check_gradients(gradients: Callable[..., Any]) -> None:
     """
     for heads, distance in SIZES:
         parameters = _gated(heads, distance)
-        [grad] = _draw((heads, 2 * distance + 1))
+        [grad] = draw((heads, 2 * distance + 1))
         answer = gradients(*copies(grad, *parameters))
         got = _several("the gradient of", answer, parameters)
         leaves = [p.clone().requires_grad_() for p in parameters]
@@ -77,7 +78,7 @@ def check_content_strength(content_strength: Callable[..., Any]) -> None:
         content_strength: takes (H, Q, D), (H, D), (H, D) and (H,); returns (H, Q).
     """
     for heads, length, width in ((2, 3, 5), (3, 1, 2)):
-        query, update, reset, scale = _draw(
+        query, update, reset, scale = draw(
             (heads, length, width), (heads, width), (heads, width), (heads,)
         )
         answer = content_strength(*copies(query, update, reset, scale))
@@ -103,7 +104,7 @@ def check_directional_table(directional_table: Callable[..., Any]) -> None:
         directional_table: takes (K+1, H) and (2, H); returns (H, 2K+1).
     """
     for heads, distance in SIZES:
-        far, side = _draw((distance + 1, heads), (2, heads))
+        far, side = draw((distance + 1, heads), (2, heads))
         answer = directional_table(*copies(far, side))
         got = numbers("the table", answer, (heads, 2 * distance + 1))
         wanted = _directional(far, side)
@@ -119,15 +120,9 @@ def check_directional_table(directional_table: Callable[..., Any]) -> None:
         expect_equal("the table (head, row)", got, wanted, 1e-6)
 
 
-def _draw(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Random tensors, the same every time, in float64."""
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randn(shape, generator=generator).double() for shape in shapes]
-
-
 def _gated(heads: int, distance: int) -> list[Tensor]:
     """A table, its gates and its scales."""
-    return _draw((2 * distance + 1, heads), (heads,), (heads,))
+    return draw((2 * distance + 1, heads), (heads,), (heads,))
 
 
 def _bias(table: Tensor, gate: Tensor, scale: Tensor) -> Tensor:
