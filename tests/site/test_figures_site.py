@@ -25,6 +25,7 @@ FIGURES = {
     "03-gated-bias": (".rp-maps", ".rp-gate"),
     "04-shaw": (".rp-maps",),
     "05-fast": (".rp-nearfar",),
+    "09-implement": (".rp-maps",),
 }
 
 
