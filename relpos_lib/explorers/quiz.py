@@ -78,7 +78,7 @@ class Quiz(Explorer):
         self,
         questions: Iterable[Question],
         *,
-        answers: Sequence[Answer] | None = None,
+        answers: Sequence[int | None] | None = None,
     ) -> None:
         self.questions = _checked(questions)
         self._fix(_questions=[_for_the_page(each) for each in self.questions])
