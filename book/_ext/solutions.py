@@ -51,7 +51,7 @@ class Solutions(SphinxDirective):
 
 def solution(exercise: Exercise) -> list[nodes.Node]:
     """The exercise's name and the code that solves it."""
-    name = nodes.strong("", f"Exercise {exercise.number}: {exercise.title}")
+    name = nodes.strong("", f"{exercise.kind} {exercise.number}: {exercise.title}")
     code = nodes.literal_block(exercise.solution, exercise.solution, language="python")
     return [nodes.paragraph("", "", name), code]
 

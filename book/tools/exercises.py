@@ -16,7 +16,8 @@ from nbformat import NotebookNode
 
 STUB, CHECK = "exercise-stub", "exercise-check"
 HEADING = re.compile(
-    r"^#{2,4} +(?:Exercise|Step) (?P<number>\d+)(?:: *(?P<title>.+))?$", re.MULTILINE
+    r"^#{2,4} +(?P<kind>Exercise|Step) (?P<number>\d+)(?:: *(?P<title>.+))?$",
+    re.MULTILINE,
 )
 HINT = re.compile(r"<details>\s*<summary>Hint</summary>.+?</details>", re.DOTALL)
 SOLUTION = re.compile(
@@ -29,8 +30,9 @@ GAP = "..."
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: number, title and the source of its three pieces of code."""
+    """One exercise: its name and the source of its three pieces of code."""
 
+    kind: str  # "Exercise" or "Step"
     number: int
     title: str
     stub: str
@@ -65,8 +67,8 @@ def exercise_at(cells: list[NotebookNode], place: int) -> Exercise:
     if heading is None:
         source = cells[place].source
         raise ExerciseError(f"no heading 'Exercise N' or 'Step N' before {source!r}")
-    number, title = int(heading["number"]), heading["title"] or ""
-    name = f"exercise {number}"
+    kind, number, title = heading["kind"], int(heading["number"]), heading["title"]
+    name = f"{kind.lower()} {number}"
     if not HINT.search(before):
         raise ExerciseError(f"{name}: no folded hint before the stub")
     if len(after) < 2 or not tagged(after[0], CHECK):
@@ -75,7 +77,7 @@ def exercise_at(cells: list[NotebookNode], place: int) -> Exercise:
     if solution is None:
         raise ExerciseError(f"{name}: no folded solution after the check")
     stub, check = cells[place].source, after[0].source
-    return Exercise(number, title, stub, check, solution["code"])
+    return Exercise(kind, number, title or "", stub, check, solution["code"])
 
 
 def text_before(cells: list[NotebookNode], place: int) -> str:

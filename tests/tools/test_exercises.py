@@ -26,7 +26,7 @@ def cells(heading="### Exercise 1: twice", hint="Hint", tag="exercise-check"):
 @pytest.mark.parametrize("kind", ["Exercise", "Step"])
 def test_an_exercise_is_found_whole(kind):
     [found] = exercises(v4.new_notebook(cells=cells(f"### {kind} 1: twice")))
-    assert found.number == 1
+    assert (found.kind, found.number, found.title) == (kind, 1, "twice")
     assert (found.stub, found.check, found.solution) == (STUB, "check(twice)", SOLUTION)
 
 
