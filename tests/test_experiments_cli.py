@@ -191,7 +191,11 @@ def _found(pattern, text):
         ),
         (["report"], "report: --out: no finished run is in "),
         (["report", "init"], "report: 30 of 30 runs of 'init' are missing in "),
-        (["dilution"], "dilution: .*is missing; .*experiments sweep"),
+        (
+            ["dilution"],
+            "dilution: 5 of 5 runs of 'length' are missing in .*sweep length",
+        ),
+        (["reach"], "reach: 25 of 25 runs of 'length' are missing in .*sweep length"),
     ],
 )
 def test_what_cannot_be_is_told_without_a_traceback(words, message, tmp_path, capsys):

@@ -145,5 +145,5 @@ def test_what_is_kept(tmp_path):
 def test_dilution_refuses_other_schemes_and_missing_weights(tmp_path):
     with pytest.raises(ValueError, match=r"scheme must be 'bias' or .*, got 'none'"):
         dilution([Run(scheme="none")], tmp_path)
-    with pytest.raises(ResultsError, match=r"is missing; .*sweep` makes it"):
+    with pytest.raises(ResultsError, match=r"the weights .* are missing"):
         dilution([Run(scheme="bias")], tmp_path)

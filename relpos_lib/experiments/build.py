@@ -52,9 +52,7 @@ def trained(run: Run, folder: Path) -> TinyTransformer:
     """
     path = files(run, folder).weights
     if not path.exists():
-        raise ResultsError(
-            f"{path} is missing; `python -m relpos_lib.experiments sweep` makes it"
-        )
+        raise ResultsError(f"the weights {path} are missing")
     model = build(run)
     model.load_state_dict(load_file(path))
     return model.eval()

@@ -17,7 +17,14 @@ from relpos_lib.experiments.folder import files
 from relpos_lib.experiments.options import fields_of, parsed
 from relpos_lib.experiments.plans import PLANS
 from relpos_lib.experiments.reach import PLANS_TOLD, WITH_GAP, WITH_PLACES, reach
-from relpos_lib.experiments.report import METRICS, groups, records, summary, table
+from relpos_lib.experiments.report import (
+    METRICS,
+    finished,
+    groups,
+    records,
+    summary,
+    table,
+)
 from relpos_lib.experiments.run import Run, run_from
 from relpos_lib.experiments.schemes import SCHEMES
 from relpos_lib.experiments.sweep import grid, sweep
@@ -162,7 +169,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _dilution(options: argparse.Namespace) -> int:
-    runs = [run for run in PLANS["length"].runs if run.scheme == "bias"]
+    runs = _runs_of(["length"], ["bias"], options.out)
     found = dilution(runs, options.out)
     print(_tables_of(found["groups"]))
     print("share of attention beyond K")
@@ -173,17 +180,24 @@ def _dilution(options: argparse.Namespace) -> int:
 
 
 def _reach(options: argparse.Namespace) -> int:
-    plans = [run for name in PLANS_TOLD for run in PLANS[name].runs]
-    found = reach(
-        [run for run in plans if run.scheme in WITH_GAP],
-        [run for run in PLANS["length"].runs if run.scheme in WITH_PLACES],
-        options.out,
-    )
+    clipped = _runs_of(PLANS_TOLD, WITH_GAP, options.out)
+    others = _runs_of(["length"], WITH_PLACES, options.out)
+    found = reach(clipped, others, options.out)
     for name, group in found["groups"].items():
         print(f"{name:28} gap {group['gap']['mean']:5.2f}, reach {group['reach']}")
     if options.write is not None:
         save(options.write / "experiments-reach.json", found)
     return 0
+
+
+def _runs_of(plans: Sequence[str], schemes: Sequence[str], folder: Path) -> list[Run]:
+    """The runs of some schemes in some plans; all of them must be finished."""
+    runs = []
+    for name in plans:
+        own = [run for run in PLANS[name].runs if run.scheme in schemes]
+        finished(name, own, folder)
+        runs += own
+    return runs
 
 
 def _keep_weights(plan: str, source: Path, target: Path) -> None:

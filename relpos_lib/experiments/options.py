@@ -89,13 +89,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     report = commands.add_parser("report", help="tables and pictures of what is done")
     _add_plan(report, "prepared sweeps; without one, all that is in the folder")
-    report.add_argument("--out", type=Path, default=DEFAULT_FOLDER, metavar="FOLDER")
-    report.add_argument(
-        "--write",
-        type=Path,
-        metavar="FOLDER",
-        help="keep the summary of each plan here, as experiments-PLAN.json",
-    )
+    _add_folders(report, "the summary of each plan here, as experiments-PLAN.json")
     report.add_argument(
         "--weights",
         action="store_true",
@@ -109,13 +103,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("reach", "what limits length (after sweep length gate gate-rate)"),
     ):
         why = commands.add_parser(name, help=about)
-        why.add_argument("--out", type=Path, default=DEFAULT_FOLDER, metavar="FOLDER")
-        why.add_argument(
-            "--write",
-            type=Path,
-            metavar="FOLDER",
-            help=f"keep the result here, as experiments-{name}.json",
-        )
+        _add_folders(why, f"the result here, as experiments-{name}.json")
     options = parser.parse_args(arguments)
     if options.command == "sweep" and options.plan and fields_of(options):
         name = next(iter(fields_of(options))).replace("_", "-")
@@ -166,7 +154,7 @@ def _add_fields(parser: argparse.ArgumentParser, several: bool) -> None:
         )
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=Path,
@@ -174,6 +162,16 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help=f"where runs are kept (default {DEFAULT_FOLDER})",
     )
+
+
+def _add_folders(parser: argparse.ArgumentParser, kept: str) -> None:
+    """Where to read runs, and where to write what they show."""
+    _add_out(parser)
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help=f"keep {kept}")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    _add_out(parser)
     parser.add_argument(
         "--device",
         default="auto",

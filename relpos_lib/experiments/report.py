@@ -29,6 +29,30 @@ def records(runs: Iterable[Run], folder: Path) -> list[dict[str, Any]]:
     return [load(path) for path in paths if path.exists()]
 
 
+def finished(plan: str, runs: Sequence[Run], folder: Path) -> list[dict[str, Any]]:
+    """The records of all runs of a plan.
+
+    Args:
+        plan: its name.
+        runs: its runs, or some of them.
+        folder: where their records are.
+
+    Returns:
+        A record a run.
+
+    Raises:
+        ResultsError: if runs are missing, or a record cannot be read.
+    """
+    found = records(runs, folder)
+    if len(found) < len(runs):
+        raise ResultsError(
+            f"{len(runs) - len(found)} of {len(runs)} runs of {plan!r} are missing in "
+            f"{folder}; `python -m relpos_lib.experiments sweep {plan} --out {folder}` "
+            "trains them"
+        )
+    return found
+
+
 def summary(plan: str, runs: Sequence[Run], folder: Path) -> dict[str, Any]:
     """Mean and spread over the seeds of every setting of a plan.
 
@@ -45,13 +69,7 @@ def summary(plan: str, runs: Sequence[Run], folder: Path) -> dict[str, Any]:
         ResultsError: if runs are missing or come from different texts or machines.
     """
     runs = list({run.key: run for run in runs}.values())
-    found = records(runs, folder)
-    if len(found) < len(runs):
-        raise ResultsError(
-            f"{len(runs) - len(found)} of {len(runs)} runs of {plan!r} are missing in "
-            f"{folder}; `python -m relpos_lib.experiments sweep {plan} --out {folder}` "
-            "trains them"
-        )
+    found = finished(plan, runs, folder)
     return {
         "version": VERSION,
         "plan": plan,
