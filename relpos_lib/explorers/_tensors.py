@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -41,6 +43,18 @@ def coloured(name: str, tensor: Tensor) -> Tensor:
 def to_bytes(tensor: Tensor) -> bytes:
     """The numbers as little-endian float32."""
     return tensor.contiguous().numpy().astype("<f4").tobytes()
+
+
+def content_traits(query: Tensor, key: Tensor) -> dict[str, Any]:
+    """Traits of a figure of these queries and keys, (H, length, D): sizes and bytes."""
+    return {
+        "num_heads": len(query),
+        "query_length": query.shape[1],
+        "key_length": key.shape[1],
+        "head_width": query.shape[2],
+        "_query": to_bytes(query),
+        "_key": to_bytes(key),
+    }
 
 
 def content_heads(

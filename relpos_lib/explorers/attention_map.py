@@ -22,7 +22,12 @@ from relpos_lib.explorers._base import (
 )
 from relpos_lib.explorers._bundle import bundle
 from relpos_lib.explorers._picture import draw_panels, draw_steps, round_up
-from relpos_lib.explorers._tensors import checked_heads, coloured, to_bytes
+from relpos_lib.explorers._tensors import (
+    checked_heads,
+    coloured,
+    content_traits,
+    to_bytes,
+)
 from relpos_lib.heads import split_heads
 from relpos_lib.offsets import (
     clip_table,
@@ -282,18 +287,13 @@ class AttentionMapExplorer(Explorer):
             tensors.get(name, nothing) for name in ("value", "value_table")
         )
         self._fix(
-            num_heads=len(query),
-            query_length=query.shape[1],
-            key_length=key.shape[1],
-            head_width=query.shape[2],
+            **content_traits(query, key),
             value_width=max(value.shape[-1], value_table.shape[-1]),
             table_distance=max(reach.values()),
             key_distance=reach.get("key_table", reach.get("bias_table", 0)),
             value_distance=reach.get("value_table", 0),
             scheme="bias" if "bias_table" in tensors else "shaw",
             tables=tuple(reach),
-            _query=to_bytes(query),
-            _key=to_bytes(key),
             _value=to_bytes(value),
             _table=to_bytes(table),
             _value_table=to_bytes(value_table),

@@ -17,50 +17,25 @@ import {
   allowedPairs,
   attendWithBias,
   clipOffset,
-  dotProducts,
+  contentOf,
   floats,
   format,
+  partsOf,
   relativeOffset,
   roundUp,
 } from "./core.js";
-import { follow, make } from "./dom.js";
+import { div, figureRoot, follow, make, nodesOf } from "./dom.js";
 import { checkbox, readout, slider } from "./matrix.js";
 import { panelRow, peakInWords, weightText } from "./panels.js";
 
-const TRAITS = [
-  "curve",
-  "max_distance",
-  "head",
-  "heads_shown",
-  "causal",
-  "content",
-];
-
-/** The data of the figure; content is a (Q, S) matrix for every head. */
-function problemOfCurve(model) {
-  const [H, Q, S, D, Kmax] = [
-    "num_heads",
-    "query_length",
-    "key_length",
-    "head_width",
-    "table_distance",
-  ].map((trait) => model.get(trait));
-  const [query, key] = [floats(model.get("_query")), floats(model.get("_key"))];
-  const all = dotProducts(query, key, { H, Q, N: S, D, scale: 1 / Math.sqrt(D) });
-  const content = Array.from({ length: H }, (_, h) =>
-    all.subarray(h * Q * S, (h + 1) * Q * S),
-  );
-  return { H, Q, S, Kmax, content, none: new Float64Array(Q * S) };
-}
+const TRAITS = ["curve", "max_distance", "head", "heads_shown", "causal", "content"];
 
 /** Rows of every preset: name -> head -> row of the trait. */
-function presetsOf(model, { H, Kmax }) {
-  const [all, N] = [floats(model.get("_presets")), 2 * Kmax + 1];
-  const row = (start) => rowOf(all.subarray(start, start + N));
-  return model.get("preset_names").map((name, p) => ({
-    name,
-    rows: Array.from({ length: H }, (_, h) => row((p * H + h) * N)),
-  }));
+function presetsOf(model, H) {
+  const names = model.get("preset_names");
+  const all = partsOf(floats(model.get("_presets")), names.length);
+  const rows = (preset) => partsOf(preset, H).map((row) => rowOf(row));
+  return names.map((name, p) => ({ name, rows: rows(all[p]) }));
 }
 
 const sameRow = (one, other) => one.every((bias, k) => bias === other[k]);
@@ -89,8 +64,9 @@ function curveInWords(head, biases, K) {
 /** What one head computes, kept as long as nothing about it changes. */
 function headResults(fixed) {
   const kept = [];
+  const none = new Float64Array(fixed.Q * fixed.S);
   return (head, row, now) => {
-    const content = now.content ? fixed.content[head] : fixed.none;
+    const content = now.content ? fixed.content[head] : none;
     const found = kept[head];
     if (
       found?.row === row &&
@@ -110,10 +86,10 @@ function headResults(fixed) {
 }
 
 function render({ model, el }) {
-  const fixed = problemOfCurve(model);
+  const fixed = contentOf(model);
   const { H, Q, S, Kmax } = fixed;
   const [limit, resultOf] = [model.get("limit"), headResults(fixed)];
-  const presets = presetsOf(model, fixed);
+  const presets = presetsOf(model, H);
   const masks = [false, true].map((causal) => allowedPairs(Q, S, causal));
   const hasContent = fixed.content.some((matrix) => matrix.some((value) => value));
   const controls = [
@@ -258,9 +234,9 @@ function render({ model, el }) {
     tell();
   }
 
-  const groups = make("div", { class: "rp-groups" }, scores.node, weights.node);
+  const groups = div("rp-groups", scores.node, weights.node);
   const legend = make("legend");
-  const row = make("div", { class: "rp-buttons" }, ...buttons.map((b) => b.node));
+  const row = div("rp-buttons", ...nodesOf(buttons));
   const note = make(
     "p",
     { class: "rp-note" },
@@ -268,14 +244,10 @@ function render({ model, el }) {
       "it with up and down. The bottom of the chart hides an offset.",
   );
   el.append(
-    make(
-      "div",
-      {
-        class: "rp-figure rp-maps rp-curve",
-        role: "group",
-        "aria-label": "Bias curve explorer",
-      },
-      make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
+    figureRoot(
+      "Bias curve explorer",
+      "rp-maps rp-curve",
+      div("rp-controls", ...nodesOf(controls)),
       make("fieldset", {}, legend, row),
       make("div", {}, note, chart.node),
       numbers.node,

@@ -10,15 +10,9 @@ import traitlets
 from torch import Tensor
 
 from relpos_lib.bias import ALiBi, T5BucketBias
-from relpos_lib.explorers._base import (
-    Explorer,
-    WholeNumber,
-    YesNo,
-    allowed_pairs,
-    fixed,
-    numbers_of,
-)
+from relpos_lib.explorers._base import WholeNumber, YesNo, fixed, numbers_of
 from relpos_lib.explorers._bundle import bundle
+from relpos_lib.explorers._content import ContentExplorer
 from relpos_lib.explorers._curve_picture import Group, draw_curves_over_panels
 from relpos_lib.explorers._picture import Panel, round_up
 from relpos_lib.explorers._tensors import bias_maps, coloured, content_heads, to_bytes
@@ -26,7 +20,6 @@ from relpos_lib.explorers._traits import TraitType
 from relpos_lib.explorers.attention_map import AdditiveScheme
 from relpos_lib.offsets import clip_table, farthest_offset, table_offsets
 
-MOST_HEADS, LONGEST = 16, 256
 WINDOW = 2  # how far the preset of a local window sees
 T5_STEPS = (0.3, 0.6)  # how much a bucket of T5's preset loses, backward and forward
 
@@ -71,7 +64,7 @@ class Curve(TraitType[Rows, Any]):
         )
 
 
-class BiasCurveExplorer(Explorer):
+class BiasCurveExplorer(ContentExplorer):
     """The bias curve b[offset] of every head, to draw by hand, and what it does.
 
     ``score_ij = q_i · k_j / sqrt(D) + b[offset]``; weights are the softmax over keys.
@@ -110,21 +103,12 @@ class BiasCurveExplorer(Explorer):
 
     _esm = bundle("bias_curve.js")
 
-    num_heads = fixed(WholeNumber, 1, MOST_HEADS)
-    query_length = fixed(WholeNumber, 1, LONGEST)
-    key_length = fixed(WholeNumber, 1, LONGEST)
-    head_width = fixed(WholeNumber, 1, 4096)
-    table_distance = fixed(WholeNumber, 0, LONGEST)
     limit = fixed(traitlets.Float)
     preset_names = fixed(traitlets.Tuple)
     _presets = fixed(traitlets.Bytes)
-    _query = fixed(traitlets.Bytes)
-    _key = fixed(traitlets.Bytes)
     curve = Curve()
     max_distance = WholeNumber(0, "table_distance")
-    head = WholeNumber(1, "num_heads")
     heads_shown = WholeNumber(1, "num_heads")
-    causal = YesNo()
     content = YesNo()
 
     def __init__(
@@ -142,10 +126,7 @@ class BiasCurveExplorer(Explorer):
         causal: bool = False,
         content: bool = True,
     ) -> None:
-        self._query_heads, self._key_heads = content_heads(
-            query, key, num_heads, length
-        )
-        self._take(learned, curve)
+        self._take(*content_heads(query, key, num_heads, length), learned, curve)
         super().__init__(
             curve=self._first_curve() if curve is None else curve,
             head=head,
@@ -157,19 +138,16 @@ class BiasCurveExplorer(Explorer):
             content=content,
         )
 
-    def _take(self, learned: AdditiveScheme | Tensor | None, curve: Any) -> None:
+    def _take(
+        self,
+        query: Tensor,
+        key: Tensor,
+        learned: AdditiveScheme | Tensor | None,
+        curve: Any,
+    ) -> None:
         """Send what belongs to the data to the page: sizes, content and presets."""
-        query, key = self._query_heads, self._key_heads
         reach = farthest_offset(query.shape[1], key.shape[1])
-        self._fix(
-            num_heads=len(query),
-            query_length=query.shape[1],
-            key_length=key.shape[1],
-            head_width=query.shape[2],
-            table_distance=reach,
-            _query=to_bytes(query),
-            _key=to_bytes(key),
-        )
+        self._take_content(query, key, reach)
         self.presets = _presets(len(query), reach, learned)
         stacked = torch.stack(list(self.presets.values()))
         drawn = [stacked[stacked.isfinite()].abs().max().item()]
@@ -246,10 +224,6 @@ class BiasCurveExplorer(Explorer):
             "score": maps["score"].masked_fill(hidden, math.nan)[rows],
             "weights": maps["weights"].masked_fill(masked, math.nan)[rows],
         }
-
-    def allowed(self) -> Tensor:
-        """Where a query may attend by the mask alone, (Q, S), bool."""
-        return allowed_pairs(self.query_length, self.key_length, self.causal)
 
     def describe(self) -> str:
         """What the figure shows now, in one sentence."""

@@ -81,6 +81,26 @@ export function dotProducts(query, vectors, { H, Q, N, D, scale }) {
   return out;
 }
 
+/** Numbers in so many equal parts, as of heads. */
+export const partsOf = (all, count) =>
+  Array.from({ length: count }, (_, k) =>
+    all.subarray((k * all.length) / count, ((k + 1) * all.length) / count),
+  );
+
+/** Sizes of a figure that adds a table to content, and the content (Q, S) by head. */
+export function contentOf(model) {
+  const [H, Q, S, D, Kmax] = [
+    "num_heads",
+    "query_length",
+    "key_length",
+    "head_width",
+    "table_distance",
+  ].map((trait) => model.get(trait));
+  const [query, key] = ["_query", "_key"].map((trait) => floats(model.get(trait)));
+  const all = dotProducts(query, key, { H, Q, N: S, D, scale: 1 / Math.sqrt(D) });
+  return { H, Q, S, Kmax, content: partsOf(all, H) };
+}
+
 /** Every query reads the same bias: (H, N) -> (H, Q, N). */
 export function repeatForQueries(bias, { H, Q, N }) {
   const out = new Float64Array(H * Q * N);

@@ -5,14 +5,15 @@ import {
   allowedPairs,
   attendWithBias,
   clipOffset,
-  dotProducts,
+  contentOf,
   floats,
   format,
   largest,
+  partsOf,
   relativeOffset,
   roundUp,
 } from "./core.js";
-import { follow, make } from "./dom.js";
+import { div, figureRoot, follow, make, nodesOf, setText } from "./dom.js";
 import { gateStrength, otherSetting } from "./gate_math.js";
 import { checkbox, readout, slider } from "./matrix.js";
 import { panelRow, peakInWords, weightText } from "./panels.js";
@@ -31,31 +32,6 @@ const TRAITS = [
 ];
 /** A difference below this is the rounding of the computer. */
 const NOTHING = 1e-9;
-
-/** The data of the figure, for every head: content (Q, S) and the stored table. */
-function problemOf(model) {
-  const [H, Q, S, D, Kmax] = [
-    "num_heads",
-    "query_length",
-    "key_length",
-    "head_width",
-    "table_distance",
-  ].map((trait) => model.get(trait));
-  const [query, key, table] = ["_query", "_key", "_table"].map((trait) =>
-    floats(model.get(trait)),
-  );
-  const content = dotProducts(query, key, { H, Q, N: S, D, scale: 1 / Math.sqrt(D) });
-  const parts = (all, size) =>
-    Array.from({ length: H }, (_, h) => all.subarray(h * size, (h + 1) * size));
-  return {
-    H,
-    Q,
-    S,
-    Kmax,
-    content: parts(content, Q * S),
-    stored: parts(Float64Array.from(table), 2 * Kmax + 1),
-  };
-}
 
 /** Set one head's number in a trait that has one for every head. */
 function assignHead(model, trait, head, value) {
@@ -88,13 +64,13 @@ function settingControls(model, { name, gate, scale, colour }, limits, ...more) 
   ];
   const product = make("output", { class: "rp-gate-product" });
   const legend = make("legend", {}, lineSample(colour), ` Setting ${name}`);
-  const node = make("fieldset", {}, legend, ...parts.map((p) => p.node), product);
+  const node = make("fieldset", {}, legend, ...nodesOf(parts), product);
   node.append(...more);
   const show = () => {
     for (const part of parts) part.show();
     const [g, s] = [gate, scale].map((trait) => model.get(trait)[head()]);
     const text = `\u03c3(g)\u00b7e\u02e2 = ${format(gateStrength(g, s), 4)}`;
-    if (product.textContent !== text) product.textContent = text;
+    setText(product, text);
   };
   return { node, show };
 }
@@ -106,8 +82,8 @@ const verdictOf = (most) =>
     : `${most < 5e-4 ? "below 0.001" : format(most, 3)}: different models`;
 
 function render({ model, el }) {
-  const fixed = problemOf(model);
-  const { H, Q, S, Kmax } = fixed;
+  const { H, Q, S, Kmax, content } = contentOf(model);
+  const table = partsOf(Float64Array.from(floats(model.get("_table"))), H);
   const limits = {
     gateLimit: model.get("gate_limit"),
     scaleLimit: model.get("scale_limit"),
@@ -226,12 +202,12 @@ function render({ model, el }) {
     const strengths = SETTINGS.map(({ gate, scale }) =>
       gateStrength(model.get(gate)[head], model.get(scale)[head]),
     );
-    const stored = fixed.stored[head];
+    const stored = table[head];
     const tables = [stored, ...strengths.map((a) => stored.map((b) => a * b))];
     const options = { Q, S, K: Kmax, Kmax, allowed };
     const results = tables
       .slice(1)
-      .map((table) => attendWithBias(fixed.content[head], table, options));
+      .map((added) => attendWithBias(content[head], added, options));
     const [a, b] = results.map((result) => result.weights);
     const gap = a.map((weight, at) => weight - b[at]);
     const most = largest(gap, allowed);
@@ -254,18 +230,14 @@ function render({ model, el }) {
       "softmax over keys gives the weights.",
   );
   el.append(
-    make(
-      "div",
-      {
-        class: "rp-figure rp-maps rp-gate",
-        role: "group",
-        "aria-label": "Gate explorer",
-      },
-      make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
-      make("div", { class: "rp-gate-settings" }, ...settings.map((s) => s.node)),
+    figureRoot(
+      "Gate explorer",
+      "rp-maps rp-gate",
+      div("rp-controls", ...nodesOf(controls)),
+      div("rp-gate-settings", ...nodesOf(settings)),
       make("div", {}, note, chart.node),
       numbers.node,
-      make("div", { class: "rp-groups" }, weights.node, difference.node),
+      div("rp-groups", weights.node, difference.node),
     ),
   );
   const stops = [follow(model, TRAITS, redraw), follow(model, TRAITS, clear)];

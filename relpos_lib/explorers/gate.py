@@ -10,26 +10,19 @@ import traitlets
 from torch import Tensor
 
 from relpos_lib.bias import GatedBiasRPE
-from relpos_lib.explorers._base import (
-    Explorer,
-    Numbers,
-    WholeNumber,
-    YesNo,
-    allowed_pairs,
-    fixed,
-)
+from relpos_lib.explorers._base import Numbers, WholeNumber, fixed
 from relpos_lib.explorers._bundle import bundle
+from relpos_lib.explorers._content import ContentExplorer
 from relpos_lib.explorers._curve_picture import Group, draw_curves_over_panels
 from relpos_lib.explorers._picture import round_up
 from relpos_lib.explorers._tensors import bias_maps, coloured, content_heads, to_bytes
 from relpos_lib.offsets import clip_table, farthest_offset, table_offsets
 
-MOST_HEADS, LONGEST = 16, 256
 WIDEST_GATE, WIDEST_SCALE = 30, 15
 GOLDEN = 0.382  # steps of the golden section come back to no place for long
 
 
-class GateExplorer(Explorer):
+class GateExplorer(ContentExplorer):
     """Gate and scale of every head of a gated bias, in two settings side by side.
 
     A head adds ``sigmoid(gate) * exp(log_scale) * b[offset]``. The figure shows the
@@ -63,22 +56,13 @@ class GateExplorer(Explorer):
 
     _esm = bundle("gate.js")
 
-    num_heads = fixed(WholeNumber, 1, MOST_HEADS)
-    query_length = fixed(WholeNumber, 1, LONGEST)
-    key_length = fixed(WholeNumber, 1, LONGEST)
-    head_width = fixed(WholeNumber, 1, 4096)
-    table_distance = fixed(WholeNumber, 0, LONGEST)
     gate_limit = fixed(WholeNumber, 1, WIDEST_GATE)
     scale_limit = fixed(WholeNumber, 1, WIDEST_SCALE)
-    _query = fixed(traitlets.Bytes)
-    _key = fixed(traitlets.Bytes)
     _table = fixed(traitlets.Bytes)
     gate = Numbers("num_heads", "gate_limit")
     log_scale = Numbers("num_heads", "scale_limit")
     second_gate = Numbers("num_heads", "gate_limit")
     second_log_scale = Numbers("num_heads", "scale_limit")
-    head = WholeNumber(1, "num_heads")
-    causal = YesNo()
 
     def __init__(
         self,
@@ -116,20 +100,11 @@ class GateExplorer(Explorer):
             raise ValueError(
                 f"query must have the {rpe.num_heads} heads of rpe, got {len(query)}"
             )
-        self._query_heads, self._key_heads = query, key
         reach = farthest_offset(query.shape[1], key.shape[1])
         distance = min(reach, len(rpe.bias) // 2)
         self._stored = clip_table(coloured("bias", rpe.bias), distance)
-        self._fix(
-            num_heads=len(query),
-            query_length=query.shape[1],
-            key_length=key.shape[1],
-            head_width=query.shape[2],
-            table_distance=distance,
-            _query=to_bytes(query),
-            _key=to_bytes(key),
-            _table=to_bytes(self._stored.T),
-        )
+        self._take_content(query, key, distance)
+        self._fix(_table=to_bytes(self._stored.T))
 
     def _module(self, gate: Any, log_scale: Any) -> GatedBiasRPE:
         """The gated bias with the stored table and these gates and scales."""
@@ -184,10 +159,6 @@ class GateExplorer(Explorer):
             for maps in self.maps()
         )
         return {"first": first, "second": second, "difference": first - second}
-
-    def allowed(self) -> Tensor:
-        """Where a query may attend, (Q, S), bool."""
-        return allowed_pairs(self.query_length, self.key_length, self.causal)
 
     def match(self) -> None:
         """Find another pair with the same product, as the button does.
