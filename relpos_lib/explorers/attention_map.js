@@ -14,7 +14,7 @@ import {
   tableRow,
   viridis,
 } from "./core.js";
-import { follow, make, update } from "./dom.js";
+import { div, figureRoot, follow, make, nodesOf, setText, update } from "./dom.js";
 import {
   checkbox,
   choice,
@@ -112,9 +112,8 @@ function binBars(head, onRow) {
   const [top, low, high] = [make("span"), make("span"), make("span")];
   const ends = (...parts) =>
     make("div", { class: "rp-maps-ends", "aria-hidden": "true" }, ...parts);
-  const node = make(
-    "div",
-    { class: "rp-maps-bin" },
+  const node = div(
+    "rp-maps-bin",
     ends(make("span", { class: "rp-maps-name" }, `head ${head + 1}`), top),
     svg,
     ends(low, high),
@@ -162,8 +161,7 @@ function positionText({ keyRow, position, dotRow }, data) {
 }
 
 /** a + b or a - b, as it is written by hand. */
-const sumText = (a, b) =>
-  `${plain(a)} ${b < 0 ? "\u2212" : "+"} ${plain(Math.abs(b))}`;
+const sumText = (a, b) => `${plain(a)} ${b < 0 ? "\u2212" : "+"} ${plain(Math.abs(b))}`;
 
 function softmaxText({ score, shift, seen, exponential, denominator, weight }) {
   const shifted = shift ? sumText(score, -shift) : plain(score);
@@ -209,8 +207,8 @@ function linesOf(data, steps, now, allowed) {
 
 /** The arithmetic of the chosen cell, as a short text that is announced. */
 function arithmetic() {
-  const title = make("div", { class: "rp-maps-name" });
-  const rows = make("div", { class: "rp-maps-lines" });
+  const title = div("rp-maps-name");
+  const rows = div("rp-maps-lines");
   const node = make(
     "output",
     { class: "rp-maps-cell", "aria-live": "polite" },
@@ -219,14 +217,14 @@ function arithmetic() {
   );
   const made = {};
   function tell(name, lines) {
-    if (title.textContent !== name) title.textContent = name;
+    setText(title, name);
     for (const [step, label, text] of lines) {
       made[step] ??= rows.appendChild(
         make("div", {}, make("b"), " ", make("span", { "data-step": step })),
       );
       const [heading, , body] = made[step].childNodes;
-      if (heading.textContent !== label) heading.textContent = label;
-      if (body.textContent !== text) body.textContent = text;
+      setText(heading, label);
+      setText(body, text);
     }
   }
   return { node, tell };
@@ -259,11 +257,9 @@ function render({ model, el }) {
   ];
   /** Panels of every head: of the one step that is shown, or of all four. */
   const panels = Array.from({ length: H }, (_, head) => [newPanel(head, 0)]);
-  const headings = panels.map((_, head) =>
-    make("div", { class: "rp-maps-head" }, `head ${head + 1}`),
-  );
+  const headings = panels.map((_, head) => div("rp-maps-head", `head ${head + 1}`));
   const boxes = panels.flatMap(([{ box }], head) => [headings[head], box]);
-  const grid = make("div", { class: "rp-panels" }, ...boxes);
+  const grid = div("rp-panels", ...boxes);
   const bins = Array.from({ length: H }, (_, head) =>
     binBars(head, (row, isPress) => onRow(head, row, isPress)),
   );
@@ -272,7 +268,7 @@ function render({ model, el }) {
     "div",
     {},
     binTitle,
-    make("div", { class: "rp-panels" }, ...bins.map(({ node }) => node)),
+    div("rp-panels", ...bins.map(({ node }) => node)),
   );
   binBox.hidden = !data.hasBins;
   let [now, pointed, last] = [null, null, ""];
@@ -285,11 +281,11 @@ function render({ model, el }) {
       onCanvas: true,
       onCell: (i, j) => point(head, i, j),
     });
-    const [run, chosen] = [make("div"), make("div", { class: "rp-maps-chosen" })];
+    const [run, chosen] = [make("div"), div("rp-maps-chosen")];
     const quiet = { class: "rp-maps-marks", "aria-hidden": "true" };
     const marks = make("div", quiet, run, chosen);
     cells.node.append(marks);
-    const title = make("div", { class: "rp-title" });
+    const title = div("rp-title");
     const name = slot ? "rp-panel rp-maps-next" : "rp-panel";
     const box = make("div", { class: name }, title, cells.node);
     const listen = (event, listener) => cells.grid.addEventListener(event, listener);
@@ -402,7 +398,7 @@ function render({ model, el }) {
     const text =
       `Value side: the weights of query ${i}, added up for each of the ` +
       `${2 * now.valueK + 1} rows of the value table`;
-    if (binTitle.textContent !== text) binTitle.textContent = text;
+    setText(binTitle, text);
   }
   function tellArithmetic() {
     const [head, i, j] = chosenCell();
@@ -446,7 +442,7 @@ function render({ model, el }) {
         if (panel.box.hidden) return;
         const step = views[slot];
         const title = slots > 1 ? SIGNS[step] + step : `head ${head + 1}`;
-        if (panel.title.textContent !== title) panel.title.textContent = title;
+        setText(panel.title, title);
         const look = `${keyOf(step)} ${topOf(step)}`;
         if (panel.look === look) return;
         panel.look = look;
@@ -503,22 +499,19 @@ function render({ model, el }) {
       "softmax over keys gives the weight. Point at a cell to read it; click it, or " +
       "press Enter on it, for its arithmetic.",
   );
-  const root = make(
-    "div",
-    {
-      class: "rp-figure rp-maps",
-      role: "group",
-      "aria-label": "Attention map explorer",
-    },
-    make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
-    bar.node,
-    grid,
-    numbers.node,
-    binBox,
-    cell.node,
-    note,
+  el.append(
+    figureRoot(
+      "Attention map explorer",
+      "rp-maps",
+      div("rp-controls", ...nodesOf(controls)),
+      bar.node,
+      grid,
+      numbers.node,
+      binBox,
+      cell.node,
+      note,
+    ),
   );
-  el.append(root);
   const stop = [follow(model, SHOWN, redraw), follow(model, CHOSEN, chosen)];
   return () => stop.forEach((end) => end());
 }

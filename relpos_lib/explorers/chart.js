@@ -3,7 +3,7 @@
  * keyboard can read and, where the reader may, move.
  */
 import { format, roundUp } from "./core.js";
-import { KEYS_STAY, make, update } from "./dom.js";
+import { KEYS_STAY, div, make, setText, update } from "./dom.js";
 import { svgNode, within } from "./matrix.js";
 
 /** The inside is this many units wide and high, whatever its size on the page. */
@@ -141,12 +141,11 @@ function drawLine(paths, line, place, withDots) {
 export function lineChart(options) {
   const { name, xLabel, yLabel, mustPress, onPoint, draggable, step } = options;
   const { say = (value) => (isNumber(value) ? format(value, 3) : "nothing") } = options;
-  const div = (part, ...children) =>
-    make("div", { class: `rp-chart-${part}` }, ...children);
   const [xTicks, yTicks, markBox, rule] = ["x", "y", "marks", "rule"].map((part) =>
-    div(part),
+    div(`rp-chart-${part}`),
   );
-  const [xName, yName] = [div("x-name", xLabel), div("y-name", yLabel)];
+  const xName = div("rp-chart-x-name", xLabel);
+  const yName = div("rp-chart-y-name", yLabel);
   for (const part of [xTicks, yTicks, markBox, rule, xName, yName])
     update(part, "aria-hidden", "true");
   const svg = svgNode("svg", {
@@ -164,8 +163,8 @@ export function lineChart(options) {
     : "choose a point with the arrow keys";
   update(handle, "aria-label", `${name}: ${keys}`);
   if (draggable) handle.classList.add("rp-chart-draggable");
-  const area = div("area", svg, yTicks, xTicks, markBox, rule, handle);
-  const node = div("box", yName, area, xName);
+  const area = div("rp-chart-area", svg, yTicks, xTicks, markBox, rule, handle);
+  const node = div("rp-chart-box", yName, area, xName);
   const groups = [];
   let [now, scales, at, line, pressed] = [null, null, 0, 0, null];
 
@@ -194,14 +193,29 @@ export function lineChart(options) {
   function drawAxes() {
     const { across, up } = scales;
     const { yNames = [] } = now;
-    const apart = (y) => ([named]) => Math.abs(up(named) - up(y)) > 0.07;
+    const apart =
+      (y) =>
+      ([named]) =>
+        Math.abs(up(named) - up(y)) > 0.07;
     const alone = ([y]) => yNames.every(apart(y));
     const rows = [...roundTicks(...now.yRange).filter(alone), ...yNames];
     const columns = xTicksOf(now, across);
-    label(yTicks, "bottom", rows.map(([y, text]) => [up(y), text]));
-    label(xTicks, "left", columns.map(([x, text]) => [across(x), text]));
+    label(
+      yTicks,
+      "bottom",
+      rows.map(([y, text]) => [up(y), text]),
+    );
+    label(
+      xTicks,
+      "left",
+      columns.map(([x, text]) => [across(x), text]),
+    );
     const marks = now.marks ?? [];
-    label(markBox, "left", marks.map((mark) => [across(mark.x), mark.label]));
+    label(
+      markBox,
+      "left",
+      marks.map((mark) => [across(mark.x), mark.label]),
+    );
     const heights = rows.map(([y]) => (SIDE * (1 - up(y))).toFixed(1));
     update(gridLines, "d", heights.map((y) => `M0 ${y}H${SIDE}`).join(""));
     update(zero, "d", up(0) > 0 && up(0) < 1 ? `M0 ${SIDE * (1 - up(0))}H${SIDE}` : "");
@@ -234,9 +248,7 @@ export function lineChart(options) {
   function describeHandle() {
     const { x, yRange, lines } = now;
     const value = lines[line]?.values[at];
-    const [low, high, here] = draggable
-      ? [...yRange, value]
-      : [x[0], x.at(-1), x[at]];
+    const [low, high, here] = draggable ? [...yRange, value] : [x[0], x.at(-1), x[at]];
     update(handle, "aria-valuemin", low);
     update(handle, "aria-valuemax", high);
     update(handle, "aria-valuenow", here);
@@ -338,7 +350,7 @@ export function lineChart(options) {
   function draw(chart) {
     now = { xLabel, ...chart };
     scales = chartScales(chart);
-    if (xName.textContent !== now.xLabel) xName.textContent = now.xLabel;
+    setText(xName, now.xLabel);
     drawAxes();
     drawLines();
     update(svg, "aria-label", chart.alt);

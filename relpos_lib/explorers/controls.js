@@ -1,5 +1,5 @@
 /** Controls beyond those of single traits: buttons, and sliders of any number. */
-import { freshId, KEYS_STAY, make, update } from "./dom.js";
+import { KEYS_STAY, div, freshId, make, update } from "./dom.js";
 
 /** A button; `press(on)` says whether what it does is how things stand now. */
 export function button(label, onPress) {
@@ -21,5 +21,5 @@ export function numberSlider(options) {
     update(input, "aria-valuetext", text(read()));
   };
   const name = make("label", { for: id }, label, make("i", {}, ` ${letter}`));
-  return { node: make("div", { class: "rp-control" }, name, output, input), show };
+  return { node: div("rp-control", name, output, input), show };
 }

@@ -17,9 +17,29 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Set an attribute or a text only if it differs: no needless work or announcement. */
+/** A div of these classes with children. */
+export const div = (classes, ...children) =>
+  make("div", { class: classes }, ...children);
+
+/** The whole of a figure: a group with a name. */
+export const figureRoot = (name, classes, ...children) =>
+  make(
+    "div",
+    { class: `rp-figure ${classes}`, role: "group", "aria-label": name },
+    ...children,
+  );
+
+/** The nodes of controls, or of whatever else has one. */
+export const nodesOf = (parts) => parts.map((part) => part.node);
+
+/** Set an attribute only if it differs: no needless work or announcement. */
 export function update(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+/** Set the text of a node only if it differs: no needless layout or announcement. */
+export function setText(node, text) {
+  if (node.textContent !== String(text)) node.textContent = text;
 }
 
 /** Call redraw now and whenever one of the traits changes; returns the way to stop. */

@@ -10,7 +10,16 @@ import {
   tableRow,
   viridis,
 } from "./core.js";
-import { follow, freshId, KEYS_STAY, make, update } from "./dom.js";
+import {
+  KEYS_STAY,
+  div,
+  figureRoot,
+  follow,
+  freshId,
+  make,
+  nodesOf,
+  update,
+} from "./dom.js";
 import {
   checkbox,
   choice,
@@ -127,7 +136,7 @@ function tableOfRows(onRow) {
   );
   const columns = ["row", "offset"].map((name) => make("span", {}, name));
   const heading = make("div", quiet, ...columns);
-  const node = make("div", { class: "rp-index-table" }, heading, list);
+  const node = div("rp-index-table", heading, list);
   let [current, count] = [0, 0];
 
   function choose(row) {
@@ -294,25 +303,13 @@ function render({ model, el }) {
     tell(now);
   }
 
-  const side = make(
-    "div",
-    { class: "rp-side" },
-    ...controls.map((c) => c.node),
-    numbers.node,
+  const side = div("rp-side", ...nodesOf(controls), numbers.node);
+  const stage = div("rp-stage", cells.node);
+  const beside = div("rp-index-beside", stage, table.node);
+  const main = div("rp-main", bar.node, beside);
+  el.append(
+    figureRoot("Index matrix explorer", "rp-index", div("rp-columns", side, main)),
   );
-  const stage = make("div", { class: "rp-stage" }, cells.node);
-  const beside = make("div", { class: "rp-index-beside" }, stage, table.node);
-  const main = make("div", { class: "rp-main" }, bar.node, beside);
-  const root = make(
-    "div",
-    {
-      class: "rp-figure rp-index",
-      role: "group",
-      "aria-label": "Index matrix explorer",
-    },
-    make("div", { class: "rp-columns" }, side, main),
-  );
-  el.append(root);
   return follow(model, TRAITS, redraw);
 }
 

@@ -2,7 +2,7 @@
 import { lineChart, lineSample } from "./chart.js";
 import { button } from "./controls.js";
 import { format } from "./core.js";
-import { follow, KEYS_STAY, make } from "./dom.js";
+import { KEYS_STAY, div, figureRoot, follow, make, nodesOf } from "./dom.js";
 import { rankingAt, withGaps } from "./length_plot_math.js";
 import { checkbox, readout } from "./matrix.js";
 
@@ -45,7 +45,7 @@ function legendRow({ label }, colour, onToggle) {
   input.addEventListener("change", () => onToggle(input.checked));
   const [mean, range] = [make("b"), make("span")];
   const name = make("label", { class: "rp-check" }, input, lineSample(colour), label);
-  const node = make("div", { class: "rp-length-row" }, name, mean, range);
+  const node = div("rp-length-row", name, mean, range);
   const show = (shown, [number, ends]) => {
     input.checked = shown;
     [mean.textContent, range.textContent] = [number, ends];
@@ -81,7 +81,7 @@ function render({ model, el }) {
     "fieldset",
     { class: "rp-length-legend" },
     heading,
-    ...rows.map((row) => row.node),
+    ...nodesOf(rows),
   );
   const numbers = readout();
   const chart = lineChart({
@@ -144,19 +144,15 @@ function render({ model, el }) {
     tell();
   }
 
-  const tools = make(
-    "div",
-    { class: "rp-length-tools" },
-    spread.node,
-    ...buttons.map((one) => one.node),
-  );
+  const tools = div("rp-length-tools", spread.node, ...nodesOf(buttons));
   const left = make("div", {}, chart.node, numbers.node);
-  const root = make(
-    "div",
-    { class: "rp-figure rp-length", role: "group", "aria-label": "Length plot explorer" },
-    make("div", { class: "rp-length-columns" }, left, make("div", {}, tools, legend)),
+  el.append(
+    figureRoot(
+      "Length plot explorer",
+      "rp-length",
+      div("rp-length-columns", left, make("div", {}, tools, legend)),
+    ),
   );
-  el.append(root);
   return follow(model, ["shown", "spread"], redraw);
 }
 

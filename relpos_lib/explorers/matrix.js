@@ -3,7 +3,7 @@
  * cells that mouse, touch and keyboard can explore, and a colour bar.
  */
 import { css, diverging, inkOn, shadePixels, viridis } from "./core.js";
-import { freshId, KEYS_STAY, make, update } from "./dom.js";
+import { KEYS_STAY, div, freshId, make, setText, update } from "./dom.js";
 
 /** Up to this many cells a side a matrix is SVG; above it, a canvas. */
 export const SVG_LIMIT = 32;
@@ -27,7 +27,7 @@ function rangeInput(model, trait, [label, letter], ends, valueAt, placeOf) {
     else input.removeAttribute("aria-valuetext");
   };
   const name = make("label", { for: id }, label, letter && make("i", {}, ` ${letter}`));
-  return { node: make("div", { class: "rp-control" }, name, output, input), show };
+  return { node: div("rp-control", name, output, input), show };
 }
 
 /** Range input for a whole number; `label` may end in the book's letter for it. */
@@ -60,7 +60,7 @@ export function choice(model, trait, legend, options) {
   const show = () => {
     for (const input of inputs) input.checked = input.value === model.get(trait);
   };
-  const row = make("div", { class: "rp-choice" }, ...labels);
+  const row = div("rp-choice", ...labels);
   return { node: make("fieldset", {}, make("legend", {}, legend), row), show };
 }
 
@@ -92,7 +92,7 @@ export function readout() {
       const part = parts[k];
       if (part.label.data !== `${label} `) part.label.data = `${label} `;
       update(part.number, "data-field", name);
-      if (part.number.textContent !== value) part.number.textContent = value;
+      setText(part.number, value);
     });
   };
   return { node, tell };
@@ -152,7 +152,7 @@ function svgPicture(Q, S, numbers) {
       update(rects[k], "fill", colour ? css(colour) : "none");
       if (!numbers) continue;
       update(texts[k], "fill", colour ? inkOn(colour) : "none");
-      if (texts[k].textContent !== text) texts[k].textContent = text;
+      setText(texts[k], text);
     }
   };
   return { node: svg, paint };
@@ -234,19 +234,13 @@ export function matrix({
   onCanvas = false,
   onCell,
 }) {
-  const [xTicks, yTicks] = [
-    make("div", { class: "rp-x" }),
-    make("div", { class: "rp-y" }),
-  ];
-  const [xName, yName] = [
-    make("div", { class: "rp-x-name" }),
-    make("div", { class: "rp-y-name" }),
-  ];
+  const [xTicks, yTicks] = [div("rp-x"), div("rp-y")];
+  const [xName, yName] = [div("rp-x-name"), div("rp-y-name")];
   const cell = make("div", { role: "gridcell", id: freshId("cell") });
   const row = make("div", { role: "row" }, cell);
   const grid = make("div", { role: "grid", tabindex: 0, ...KEYS_STAY }, row);
   grid.setAttribute("aria-activedescendant", cell.id);
-  const plot = make("div", { class: "rp-plot" }, xName, xTicks, yName, yTicks, grid);
+  const plot = div("rp-plot", xName, xTicks, yName, yTicks, grid);
   for (const axis of [xTicks, yTicks, xName, yName])
     axis.setAttribute("aria-hidden", "true");
   let [Q, S, at, picture, drawn, pace] = [0, 0, [0, 0], null, "", 1];
@@ -327,8 +321,7 @@ export function matrix({
     xName.textContent = words.columns;
     const shift = words === QUERIES_AND_KEYS ? S - Q : 0;
     yName.textContent =
-      words.rows +
-      (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
+      words.rows + (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
     select(...at);
   }
   return { node: plot, grid, draw, select };

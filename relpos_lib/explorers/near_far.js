@@ -1,6 +1,6 @@
 /** Near and far: how all pairs are divided, and what each form of attention costs. */
 import { css, diverging, format, viridis } from "./core.js";
-import { follow, make, update } from "./dom.js";
+import { div, figureRoot, follow, make, nodesOf, update } from "./dom.js";
 import { checkbox, colourBar, matrix, readout, stepSlider, svgNode } from "./matrix.js";
 import {
   costsOf,
@@ -134,11 +134,14 @@ function costTable(high) {
     });
     const head = make("th", { scope: "row" }, FORMS[form]);
     const row = make("tr", { class: `rp-nearfar-${form}` }, head);
-    row.append(...cells.map((cell) => cell.node));
+    row.append(...nodesOf(cells));
     return { form, cells, row };
   });
   const ticks = () => {
-    const all = Array.from({ length: Math.ceil((high - LOW) / 3) }, (_, k) => LOW + 3 * k);
+    const all = Array.from(
+      { length: Math.ceil((high - LOW) / 3) },
+      (_, k) => LOW + 3 * k,
+    );
     const texts = all.map((power) => {
       const tick = make("span", {}, ["k", "M", "G", "T"][power / 3 - 1]);
       tick.style.left = `${place(10 ** power)}%`;
@@ -154,7 +157,11 @@ function costTable(high) {
     { class: "rp-nearfar-costs" },
     make("thead", {}, make("tr", {}, ...heads)),
     make("tbody", {}, ...parts.map((part) => part.row)),
-    make("tfoot", { "aria-hidden": "true" }, make("tr", {}, make("td"), ticks(), ticks())),
+    make(
+      "tfoot",
+      { "aria-hidden": "true" },
+      make("tr", {}, make("td"), ticks(), ticks()),
+    ),
   );
   function show(costs) {
     for (const { form, cells } of parts)
@@ -203,7 +210,11 @@ function partInWords(found, i, j, { maxDistance: K, causal }) {
   return [
     ["part", "", why],
     ...where,
-    ["row", own ? "its own row:" : "the row of its side:", hidden ? "none" : String(row)],
+    [
+      "row",
+      own ? "its own row:" : "the row of its side:",
+      hidden ? "none" : String(row),
+    ],
     ["alike", "of this shape:", counted(area.number, "tile")],
   ];
 }
@@ -279,21 +290,15 @@ function render({ model, el }) {
   }
 
   const hidden = key(null, "hidden");
-  const keys = make(
-    "div",
-    { class: "rp-nearfar-keys" },
+  const keys = div(
+    "rp-nearfar-keys",
     key(NEAR, "near, a row for each offset"),
     key(IN_TILE, "the rest of its tile"),
     hidden,
   );
-  const side = make(
-    "div",
-    { class: "rp-side" },
-    ...controls.map((c) => c.node),
-    counts.node,
-  );
-  const stage = make("div", { class: "rp-stage" }, cells.node);
-  const main = make("div", { class: "rp-main" }, bar.node, keys, stage);
+  const side = div("rp-side", ...nodesOf(controls), counts.node);
+  const stage = div("rp-stage", cells.node);
+  const main = div("rp-main", bar.node, keys, stage);
   const note = make(
     "p",
     { class: "rp-note" },
@@ -301,18 +306,15 @@ function render({ model, el }) {
       "A multiplication comes with its addition: 2 FLOPs. " +
       "\u00d7: over attention without positions. Bars on a logarithmic scale.",
   );
-  const root = make(
-    "div",
-    {
-      class: "rp-figure rp-nearfar",
-      role: "group",
-      "aria-label": "Near and far explorer",
-    },
-    make("div", { class: "rp-columns" }, side, main, numbers.node),
-    table.node,
-    note,
+  el.append(
+    figureRoot(
+      "Near and far explorer",
+      "rp-nearfar",
+      div("rp-columns", side, main, numbers.node),
+      table.node,
+      note,
+    ),
   );
-  el.append(root);
   return follow(model, TRAITS, redraw);
 }
 

@@ -1,6 +1,6 @@
 /** Matrices side by side on one colour scale: of several heads, or of two settings. */
 import { diverging, format, viridis } from "./core.js";
-import { make } from "./dom.js";
+import { div } from "./dom.js";
 import { colourBar, matrix } from "./matrix.js";
 
 /** What a panel looks like depends on these. */
@@ -21,17 +21,12 @@ export function panelRow(titles, names, onCell) {
       ticks: 7,
       onCell: (i, j) => onCell(k, i, j),
     });
-    const head = make("div", { class: "rp-title" }, ...title);
-    const box = make("div", { class: "rp-panel" }, head, cells.node);
+    const head = div("rp-title", ...title);
+    const box = div("rp-panel", head, cells.node);
     return { ...cells, box, last: {} };
   });
   const boxes = panels.map((panel) => panel.box);
-  const node = make(
-    "div",
-    { class: "rp-group" },
-    bar.node,
-    make("div", { class: "rp-panels" }, ...boxes),
-  );
+  const node = div("rp-group", bar.node, div("rp-panels", ...boxes));
 
   /** Draw a panel, unless nothing about it has changed. */
   function drawPanel(panel, now) {

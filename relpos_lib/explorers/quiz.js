@@ -1,5 +1,13 @@
 /** Quiz: questions with one right answer each; every answer is told why. */
-import { follow, freshId, KEYS_STAY, make } from "./dom.js";
+import {
+  KEYS_STAY,
+  figureRoot,
+  follow,
+  freshId,
+  make,
+  nodesOf,
+  setText,
+} from "./dom.js";
 
 /** Text whose parts between backticks are code; markup stays as it is written. */
 const written = (text) =>
@@ -73,16 +81,9 @@ function render({ model, el }) {
     forms.forEach((form, index) => form.show(answers[index]));
     const right = questions.filter(({ choices }, k) => choices[answers[k]]?.right);
     const text = `${right.length} of ${questions.length} right`;
-    if (score.textContent !== text) score.textContent = text;
+    setText(score, text);
   };
-  el.append(
-    make(
-      "div",
-      { class: "rp-figure rp-quiz", role: "group", "aria-label": "Quiz" },
-      ...forms.map((form) => form.node),
-      score,
-    ),
-  );
+  el.append(figureRoot("Quiz", "rp-quiz", ...nodesOf(forms), score));
   return follow(model, ["answers"], redraw);
 }
 

@@ -1,7 +1,7 @@
 /** Sinusoids: clocks that name positions; of two codes only the distance matters. */
 import { lineChart, lineSample } from "./chart.js";
 import { diverging, format, roundUp } from "./core.js";
-import { follow, make, update } from "./dom.js";
+import { div, figureRoot, follow, make, nodesOf, update } from "./dom.js";
 import {
   choice,
   colourBar,
@@ -45,7 +45,11 @@ const short = (x) => (x < 1000 ? format(x, x < 1 ? 3 : 1) : format(x));
 /** The clock of one hand at two positions, and the way between them as a spiral. */
 function clock() {
   const line = (part) => svgNode("path", { class: `rp-chart-stroke ${part}` });
-  const [here, there, way] = [line("rp-sinusoid-hand"), line("rp-sinusoid-hand"), line("rp-sinusoid-way")];
+  const [here, there, way] = [
+    line("rp-sinusoid-hand"),
+    line("rp-sinusoid-hand"),
+    line("rp-sinusoid-way"),
+  ];
   const svg = svgNode("svg", { role: "img", viewBox: "-110 -110 220 220" });
   update(svg, "class", "rp-sinusoid-clock");
   const frame = svgNode("path", { class: "rp-chart-grid" });
@@ -164,16 +168,14 @@ function render({ model, el }) {
     mustPress: true,
     onPoint,
   });
-  const bands = ["here", "there", "columns"].map((part) =>
-    make("div", { class: `rp-sinusoid-${part}` }),
-  );
+  const bands = ["here", "there", "columns"].map((part) => div(`rp-sinusoid-${part}`));
   heat.node.append(
     make("div", { class: "rp-sinusoid-bands", "aria-hidden": "true" }, ...bands),
   );
   bar.show(format(-1), "1", "value", (t) => diverging(2 * t - 1));
   const places = [HERE, THERE].map((colour) => {
     const text = make("span");
-    return { text, node: make("div", { class: "rp-sinusoid-place" }, lineSample(colour), text) };
+    return { text, node: div("rp-sinusoid-place", lineSample(colour), text) };
   });
 
   function onPoint(index) {
@@ -205,8 +207,16 @@ function render({ model, el }) {
       ["turn", "full turn in", `${short((2 * Math.PI) / speed)} positions`],
       ["sines", "sin\u00b7sin", format(sines, 3)],
       ["cosines", "+ cos\u00b7cos", format(cosines, 3)],
-      ["sum", `= cos(${inBrackets(offset)} \u00b7 ${format(speed, 3)}) =`, format(sum, 3)],
-      ["product", `sum over ${width / 2} hands: code(p)\u00b7code(q) =`, format(product, 2)],
+      [
+        "sum",
+        `= cos(${inBrackets(offset)} \u00b7 ${format(speed, 3)}) =`,
+        format(sum, 3),
+      ],
+      [
+        "product",
+        `sum over ${width / 2} hands: code(p)\u00b7code(q) =`,
+        format(product, 2),
+      ],
     ]);
     [p, q].forEach((place, k) => {
       const angle = place * speed;
@@ -246,22 +256,19 @@ function render({ model, el }) {
   }
 
   const parts = [
-    [bar.node, make("div", { class: "rp-stage" }, heat.node)],
+    [bar.node, div("rp-stage", heat.node)],
     [along.node, chart.node],
-    [hand.node, ...places.map((place) => place.node)],
+    [hand.node, ...nodesOf(places)],
     [numbers.node],
   ].map((nodes) => make("div", {}, ...nodes));
-  const root = make(
-    "div",
-    {
-      class: "rp-figure rp-sinusoid",
-      role: "group",
-      "aria-label": "Sinusoid explorer",
-    },
-    make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
-    make("div", { class: "rp-sinusoid-parts" }, ...parts),
+  el.append(
+    figureRoot(
+      "Sinusoid explorer",
+      "rp-sinusoid",
+      div("rp-controls", ...nodesOf(controls)),
+      div("rp-sinusoid-parts", ...parts),
+    ),
   );
-  el.append(root);
   return follow(model, CONTROLS, redraw);
 }
 

@@ -1,7 +1,17 @@
 /** A trained model at work: type a sequence, make it long, see where it goes wrong. */
 import { button } from "./controls.js";
 import { css, format, inkOn, roundUp, viridis } from "./core.js";
-import { follow, freshId, KEYS_STAY, make, update } from "./dom.js";
+import {
+  KEYS_STAY,
+  div,
+  figureRoot,
+  follow,
+  freshId,
+  make,
+  nodesOf,
+  setText,
+  update,
+} from "./dom.js";
 import { choice, colourBar, matrix, readout, slider } from "./matrix.js";
 import { weightText } from "./panels.js";
 import {
@@ -37,11 +47,6 @@ function modelsOf(model) {
   return Object.fromEntries(made);
 }
 
-/** Set the text of a node only if it differs: no needless layout or announcement. */
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
 /** Text field for the beginning of the sequence, with a word on what is not used. */
 function textField(model) {
   const [id, hintId] = [freshId("text"), freshId("hint")];
@@ -75,7 +80,7 @@ function textField(model) {
   function warn() {
     const [typed, L] = [charactersOf(input.value).length, model.get("length")];
     const used = Math.min(LONGEST_TEXT, L);
-    write(warning, typed > used ? `Only the first ${used} characters are used.` : "");
+    setText(warning, typed > used ? `Only the first ${used} characters are used.` : "");
   }
   function show() {
     const text = model.get("text");
@@ -83,8 +88,8 @@ function textField(model) {
     warn();
   }
   const label = make("label", { for: id }, "Type how the sequence begins");
-  const field = make("div", { class: "rp-control" }, label, input);
-  const node = make("div", { class: "rp-model-text" }, field, hint, warning);
+  const field = div("rp-control", label, input);
+  const node = div("rp-model-text", field, hint, warning);
   return { node, show };
 }
 
@@ -109,7 +114,7 @@ function strip(longest, trained, onPlace) {
     return { node, typed, symbol, said, answer };
   });
   const node = make("div", { class: "rp-model-strip", role: "img", dir: "ltr" });
-  node.append(...cells.map((cell) => cell.node));
+  node.append(...nodesOf(cells));
   for (const type of ["pointermove", "pointerdown"])
     node.addEventListener(type, ({ target }) => {
       const cell = target.closest(".rp-model-cell");
@@ -120,10 +125,10 @@ function strip(longest, trained, onPlace) {
     const isAsked = answers[place] >= 0;
     const isWrong = isAsked && answers[place] !== said[place];
     const typed = characters[place];
-    write(cell.typed, typed ? visible(typed) : "");
-    write(cell.symbol, LETTERS[symbols[place]]);
-    write(cell.said, isAsked ? LETTERS[said[place]] : "\u00b7");
-    write(cell.answer, isWrong ? LETTERS[answers[place]] : "");
+    setText(cell.typed, typed ? visible(typed) : "");
+    setText(cell.symbol, LETTERS[symbols[place]]);
+    setText(cell.said, isAsked ? LETTERS[said[place]] : "\u00b7");
+    setText(cell.answer, isWrong ? LETTERS[answers[place]] : "");
     update(cell.node, "data-kind", isWrong ? "wrong" : isAsked ? "right" : "none");
   }
   function draw(now, alt) {
@@ -213,14 +218,14 @@ function headTable(model, layers, heads) {
     { class: "rp-model-heads" },
     make("caption", {}, caption),
     make("thead", {}, make("tr", {}, make("td"), ...columns)),
-    make("tbody", {}, ...rows.map((row) => row.node)),
+    make("tbody", {}, ...nodesOf(rows)),
   );
   /** `shares` are texts, by layer and head. */
   function show(shares) {
     const [layer, head] = ["layer", "head"].map((trait) => model.get(trait));
     rows.forEach(({ buttons }, row) =>
       buttons.forEach((one, column) => {
-        write(one.node, shares[row][column]);
+        setText(one.node, shares[row][column]);
         update(one.node, "aria-label", `${one.name}: ${shares[row][column]}`);
         one.press(row === layer - 1 && column === head - 1);
       }),
@@ -271,7 +276,7 @@ function render({ model, el }) {
     if (mistakes.length) goTo(mistakes.find((place) => place > at[0]) ?? mistakes[0]);
   });
   const cells = matrix({ name: "Attention", onCanvas: true, onCell: tell });
-  const inside = make("div", { class: "rp-model-trained" });
+  const inside = div("rp-model-trained");
   const frame = { class: "rp-model-frame", "aria-hidden": "true" };
   cells.node.append(make("div", frame, inside));
   const sequence = strip(longest, trained, goTo);
@@ -354,7 +359,7 @@ function render({ model, el }) {
     compute();
     for (const control of controls) control.show();
     const words = resultInWords(now, model.get("scheme"), trained);
-    write(score, words);
+    setText(score, words);
     update(next.node, "aria-disabled", !now.mistakes.length);
     sequence.draw(now, mistakesInWords(now.mistakes));
     drawMap(words);
@@ -362,28 +367,20 @@ function render({ model, el }) {
     else goTo(now.mistakes[0] ?? Math.floor(now.symbols.length / 2));
   }
 
-  const side = make("div", { class: "rp-side" }, heads.node, numbers.node);
-  const stage = make("div", { class: "rp-stage" }, cells.node);
-  const root = make(
-    "div",
-    {
-      class: "rp-figure rp-model",
-      role: "group",
-      "aria-label": "Trained model explorer",
-    },
-    make("div", { class: "rp-controls" }, ...controls.map((c) => c.node)),
-    make("div", { class: "rp-model-result" }, score, next.node),
-    theTask(),
-    sequence.node,
-    legend(trained),
-    make(
-      "div",
-      { class: "rp-columns" },
-      side,
-      make("div", { class: "rp-main" }, bar.node, stage),
+  const side = div("rp-side", heads.node, numbers.node);
+  const stage = div("rp-stage", cells.node);
+  el.append(
+    figureRoot(
+      "Trained model explorer",
+      "rp-model",
+      div("rp-controls", ...nodesOf(controls)),
+      div("rp-model-result", score, next.node),
+      theTask(),
+      sequence.node,
+      legend(trained),
+      div("rp-columns", side, div("rp-main", bar.node, stage)),
     ),
   );
-  el.append(root);
   return follow(model, TRAITS, redraw);
 }
 
