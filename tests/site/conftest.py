@@ -5,27 +5,34 @@ Fixtures for every test of the site and of the figures' JavaScript:
 ``site_url``   address of the built site, ending in a slash, under a sub-path
 ``blank_url``  an empty page of the same server, to load modules into
 ``source_url`` the repository's own files, for modules before they are built in
-``open_page``  ``open_page(**context_options)`` returns a guarded page
+``open_page``  ``open_page(**context_options)`` returns a new guarded page
 ``page``       ``open_page()`` with default options
-``open_figures`` opens a guarded page with live figures
+``used_page``  ``used_page(**options)`` returns a guarded page that tests share
+``blank_page`` the blank page, on a page that tests share
+``open_figures`` shows live figures, on a page that tests share
 ``module``     calls a script with the address of a JavaScript module of the figures
 
 A guarded page aborts every request that leaves the server. Such a request, a
 request that failed, a console error or an uncaught exception fails the test
 when it ends; ``page_problems`` is the list of what went wrong so far, and a test
 that provokes a problem on purpose empties it.
+
+To open a page takes most of a second, to send an open one elsewhere a fraction of it.
+A page that is shared begins every test with another document, its first size and
+theme, and the mouse in a corner; only what browsers store for a site is not forgotten,
+so that tests of what is stored take a new one.
 """
 
 from __future__ import annotations
 
 import threading
-from functools import partial
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from figure_pages import html_of, show
+from figure_pages import PAGES, html_of, show
 from playwright.sync_api import sync_playwright
 
 from book.tools.browser import find_chromium
@@ -39,6 +46,8 @@ BLANK = (
     b'<title>Blank</title><link rel="icon" href="data:,"></head>'
     b"<body><main></main></body></html>"
 )
+VIEWPORT = {"width": 1280, "height": 720}
+MEDIA = {"color_scheme": "light", "reduced_motion": "no-preference"}
 # Works as root, with no display, and asks nothing of the network by itself.
 CHROMIUM_FLAGS = [
     "--headless",
@@ -54,7 +63,7 @@ CHROMIUM_FLAGS = [
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves the site, the sources and one blank page, and nothing else."""
+    """Serves the site, the sources and pages from memory, and nothing else."""
 
     extensions_map = {  # noqa: RUF012 (the base class declares it so)
         **SimpleHTTPRequestHandler.extensions_map,
@@ -73,14 +82,16 @@ class Handler(SimpleHTTPRequestHandler):
         return str(ROOT / "no such file")
 
     def do_GET(self) -> None:
-        """Answer the blank page by itself, everything else from disk."""
-        if urlsplit(self.path).path != "/blank.html":
+        """Answer pages from memory, everything else from disk."""
+        path = urlsplit(self.path).path
+        page = BLANK if path == "/blank.html" else PAGES.pop(path, None)
+        if page is None:
             return super().do_GET()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(BLANK)))
+        self.send_header("Content-Length", str(len(page)))
         self.end_headers()
-        self.wfile.write(BLANK)
+        self.wfile.write(page)
         return None
 
     def log_message(self, *args: object) -> None:
@@ -159,10 +170,18 @@ def guard(context, server_url: str, problems: list[str]) -> None:
     context.on("weberror", lambda error: problems.append(f"uncaught: {error.error}"))
 
 
-@pytest.fixture
-def page_problems() -> list[str]:
-    """What went wrong on the pages of this test, so far."""
+@pytest.fixture(scope="session")
+def problems() -> list[str]:
+    """What went wrong on any page since the last test ended."""
     return []
+
+
+@pytest.fixture
+def page_problems(problems: list[str]):
+    """What went wrong on the pages of this test, so far."""
+    yield problems
+    found, problems[:] = "\n".join(problems), []
+    assert not found, found
 
 
 @pytest.fixture
@@ -180,7 +199,6 @@ def open_page(browser, server_url: str, page_problems: list[str]):
     yield open_page
     for context in contexts:
         context.close()
-    assert not page_problems, "\n".join(page_problems)
 
 
 @pytest.fixture
@@ -189,13 +207,53 @@ def page(open_page):
     return open_page()
 
 
+@pytest.fixture(scope="session")
+def kept_page(browser, server_url: str, problems: list[str]):
+    """The page that tests share, one with touch and one without."""
+
+    @cache
+    def kept_page(has_touch: bool):
+        context = browser.new_context(viewport=VIEWPORT, has_touch=has_touch, **MEDIA)
+        context.set_default_timeout(15_000)
+        guard(context, server_url, problems)
+        return context.new_page()
+
+    return kept_page
+
+
 @pytest.fixture
-def open_figures(open_page, server_url):
+def used_page(kept_page, page_problems: list[str]):
+    """Return a guarded page, as if new once it is sent to its next address."""
+    pages = []
+
+    def used_page(has_touch=False, viewport=VIEWPORT, **media):
+        page = kept_page(has_touch)
+        pages.append(page)
+        page.mouse.move(0, 0)
+        page.set_viewport_size(viewport)
+        page.emulate_media(**MEDIA | media)
+        return page
+
+    yield used_page
+    for page in pages:
+        page.title()  # one more round trip: its problems have arrived before the answer
+
+
+@pytest.fixture
+def blank_page(used_page, blank_url: str):
+    """Return an empty page of the server."""
+    page = used_page()
+    page.goto(blank_url)
+    return page
+
+
+@pytest.fixture
+def open_figures(used_page, server_url: str):
     """Open a page with these figures; returns the page."""
 
-    def open_figures(*widgets, copies=1, theme="light", **context_options):
-        page = open_page(**context_options)
-        html = html_of(widgets, copies).replace('"light"', f'"{theme}"')
+    def open_figures(*widgets, copies=1, theme="light", **options):
+        page = used_page(**options)
+        html = html_of(widgets, copies, theme)
         show(page, server_url, html, copies * len(widgets))
         return page
 
@@ -203,12 +261,11 @@ def open_figures(open_page, server_url):
 
 
 @pytest.fixture
-def module(page, blank_url, source_url):
+def module(blank_page, source_url: str):
     """Call a script with a list: a module's address, then the arguments given here."""
-    page.goto(blank_url)
 
     def module(name: str, script: str, *arguments):
         address = f"{source_url}relpos_lib/explorers/{name}"
-        return page.evaluate(script, [address, *arguments])
+        return blank_page.evaluate(script, [address, *arguments])
 
     return module

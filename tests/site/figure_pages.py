@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+from contextlib import contextmanager
+from itertools import count
 
 import matplotlib.image as images
 import numpy as np
@@ -13,6 +15,9 @@ from ipywidgets.embed import dependency_state, escape_script
 
 from relpos_lib.palette import DIVERGING, SEQUENTIAL
 
+# Pages that the test server has in memory, by path.
+PAGES: dict[str, bytes] = {}
+page_numbers = count()
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 # Colours of all cells, null where masked, of an SVG or of a canvas.
 DRAWN = """(node) => {
@@ -34,7 +39,7 @@ DRAWN = """(node) => {
 }"""
 
 
-def html_of(widgets, copies=1):
+def html_of(widgets, copies=1, theme="light"):
     """A page as the book's build makes it: views with pictures, state, host script."""
     saved = dependency_state(list(widgets), drop_defaults=False)
     state = json.dumps({"version_major": 2, "version_minor": 0, "state": saved})
@@ -45,7 +50,7 @@ def html_of(widgets, copies=1):
         for widget in widgets
         for _ in range(copies)
     )
-    return f"""<!doctype html><html lang="en" data-theme="light"><head>
+    return f"""<!doctype html><html lang="en" data-theme="{theme}"><head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Figures</title><link rel="icon" href="data:,">
 <link rel="stylesheet" href="/source/book/_static/tokens.css">
@@ -55,13 +60,16 @@ def html_of(widgets, copies=1):
 </body></html>"""
 
 
+def serve(server_url, html):
+    """Let the test server answer with this page, once; returns its address."""
+    path = f"/page-{next(page_numbers)}.html"
+    PAGES[path] = html.encode()
+    return server_url + path
+
+
 def show(page, server_url, html, figures):
-    """Serve the page at the test server's origin, open it, wait for its figures."""
-    address = server_url + "/figures.html"
-    page.route(
-        address, lambda route: route.fulfill(body=html, content_type="text/html")
-    )
-    page.goto(address)
+    """Open a page of this text and wait until so many figures stand on it."""
+    page.goto(serve(server_url, html))
     page.wait_for_function(
         "n => document.querySelectorAll('.rp-figure').length === n", arg=figures
     )
@@ -150,27 +158,82 @@ def sticking_out(figure):
     }""")
 
 
+def assert_nothing_overflows(page, widths):
+    """At every width the page fits its window, and nothing sticks out of a figure."""
+    figures = page.locator(".rp-figure").all()
+    assert figures
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        for figure in figures:
+            assert sticking_out(figure) == [], f"at {width} pixels"
+
+
+def assert_unique_ids(page):
+    """No id stands on the page twice."""
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def tab_stops(page, count, then=None):
+    """Role or type of each element that Tab leads to; all show that they have focus.
+
+    Where the element itself is not seen, the next one may show it. A key ``then`` is
+    pressed at every stop.
+    """
+    stops = []
+    for _ in range(count):
+        page.keyboard.press("Tab")
+        if then:
+            page.keyboard.press(then)
+        stop, has_ring = page.evaluate("""() => {
+          const { activeElement: node } = document;
+          const ring = (n) => n && getComputedStyle(n).outlineStyle === "solid";
+          const name = node.getAttribute("role") ?? node.type;
+          return [name, ring(node) || ring(node.nextElementSibling)];
+        }""")
+        assert has_ring, f"no visible focus at stop {len(stops)}"
+        stops.append(stop)
+    return stops
+
+
 def axe_findings(page):
     """What axe finds wrong with the page: rule and first node of each violation."""
     violations = Axe().run(page).response["violations"]
     return [(found["id"], found["nodes"][0]["html"]) for found in violations]
 
 
-def growth(page, begin, play):
-    """How many more elements, nodes and listeners there are after playing."""
+@contextmanager
+def cdp_session(page):
+    """Chromium's own protocol, for a while."""
     session = page.context.new_cdp_session(page)
+    yield session
+    session.detach()
 
-    def count():
+
+def assert_nothing_grows(page, play, few, many):
+    """After many rounds there are no more elements, nodes and listeners than after few.
+
+    ``play(rounds)`` uses a figure for so many rounds and brings it back to one state.
+    """
+
+    def count(session):
         session.send("HeapProfiler.collectGarbage")
         found = session.send("Memory.getDOMCounters")
         elements = page.evaluate("document.getElementsByTagName('*').length")
         return elements, found["nodes"], found["jsEventListeners"]
 
-    begin()
-    before = count()
-    play()
-    more = [now - then for now, then in zip(count(), before, strict=True)]
-    return dict(zip(("elements", "nodes", "listeners"), more, strict=True))
+    with cdp_session(page) as session:
+        play(few)
+        before = count(session)
+        play(many)
+        after = count(session)
+    elements, nodes, listeners = (
+        now - then for now, then in zip(after, before, strict=True)
+    )
+    assert elements == listeners == 0
+    assert abs(nodes) <= 50
 
 
 def redraw_times(figure, label, values):
@@ -189,13 +252,13 @@ def redraw_times(figure, label, values):
 
 def cpu_ms(page, play):
     """Milliseconds that the page computes while playing, whatever else goes on here."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def now():
+    def now(session):
         metrics = session.send("Performance.getMetrics")["metrics"]
         return next(m["value"] for m in metrics if m["name"] == "ThreadTime")
 
-    start = now()
-    play()
-    return 1000 * (now() - start)
+    with cdp_session(page) as session:
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        start = now(session)
+        play()
+        return 1000 * (now(session) - start)

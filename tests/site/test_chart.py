@@ -35,12 +35,12 @@ CHART = """async ([address, chart, options]) => {
 
 
 @pytest.fixture
-def chart(page, module):
+def chart(blank_page, module):
     """Show a chart and return its handle."""
 
     def chart(draggable=False, **of):
         module("chart.js", CHART, {"alt": "a chart"} | of, {"draggable": draggable})
-        return page.locator(".rp-chart-handle")
+        return blank_page.locator(".rp-chart-handle")
 
     return chart
 
@@ -93,29 +93,29 @@ def paths(page, part):
     )
 
 
-def test_a_number_that_is_missing_leaves_a_gap(page, chart):
+def test_a_number_that_is_missing_leaves_a_gap(blank_page, chart):
     values = [0, None, 1, 1, None]
     lines = [{"label": "a", "values": values, "low": values, "high": values}]
     chart(x=[1, 2, 4, 8, 16], xLog=True, lines=lines, yRange=[0, 1])
     [stroke], [dots], [band] = (
-        paths(page, part) for part in ("stroke", "dots", "band")
+        paths(blank_page, part) for part in ("stroke", "dots", "band")
     )
     assert stroke == "M25.0 1000.0M500.0 0.0L737.5 0.0"
     assert dots.count("M") == 3
     assert band.count("Z") == 2
 
 
-def test_lines_come_and_go(page, chart):
+def test_lines_come_and_go(blank_page, chart):
     line = {"label": "a", "values": [0, 1]}
     hidden = line | {"shown": False}
     chart(x=[0, 1], lines=[line, hidden, line], yRange=[0, 1])
-    shown = page.locator(".rp-chart-line").evaluate_all(
+    shown = blank_page.locator(".rp-chart-line").evaluate_all(
         "ns => ns.map((n) => n.getAttribute('display'))"
     )
     assert shown == ["inline", "none", "inline"]
 
 
-def test_reading_by_keyboard_and_pointer(page, chart):
+def test_reading_by_keyboard_and_pointer(blank_page, chart):
     lines = [{"label": "a", "values": [0, 0.5, 1]}, {"label": "b", "values": [1, 1, 0]}]
     handle = chart(x=[-1, 0, 1], lines=lines, yRange=[0, 1])
     handle.focus()
@@ -124,14 +124,14 @@ def test_reading_by_keyboard_and_pointer(page, chart):
     assert handle.get_attribute("aria-valuetext") == "offset 0, b: 1.000"
     assert handle.get_attribute("aria-valuenow") == "0"
     box = handle.bounding_box()
-    page.mouse.move(box["x"] + 10, box["y"] + box["height"] - 5)
+    blank_page.mouse.move(box["x"] + 10, box["y"] + box["height"] - 5)
     expected = "offset \N{MINUS SIGN}1, a: 0.000"
     assert handle.get_attribute("aria-valuetext") == expected
-    moved = page.evaluate("window.moved")
+    moved = blank_page.evaluate("window.moved")
     assert moved == [["point", 0, 0], ["point", 1, 0], ["point", 1, 1], ["point", 0, 0]]
 
 
-def test_points_moved_by_keyboard(page, chart):
+def test_points_moved_by_keyboard(blank_page, chart):
     lines = [{"label": "a", "values": [0.0, 0.0, 0.0]}]
     handle = chart(draggable=True, x=[-1, 0, 1], lines=lines, yRange=[-2, 2])
     handle.focus()
@@ -146,11 +146,11 @@ def test_points_moved_by_keyboard(page, chart):
     for _ in range(9):
         handle.press("PageDown")
     assert handle.get_attribute("aria-valuenow") == "-2"
-    drags = [of for of in page.evaluate("window.moved") if of[0] == "drag"]
+    drags = [of for of in blank_page.evaluate("window.moved") if of[0] == "drag"]
     assert {of[1] for of in drags} == {1}
 
 
-def test_points_moved_by_drawing_over_them(page, chart):
+def test_points_moved_by_drawing_over_them(blank_page, chart):
     """None that lies between two places of the pointer is left out."""
     count = 21
     lines = [{"label": "a", "values": [0.0] * count}]
@@ -163,13 +163,13 @@ def test_points_moved_by_drawing_over_them(page, chart):
             "height"
         ]
 
-    page.mouse.move(*place(2, 0.5))
-    assert page.evaluate("window.moved.filter(([kind]) => kind === 'drag')") == []
-    page.mouse.down()
-    page.mouse.move(*place(18, -0.5))
-    page.mouse.up()
-    page.mouse.move(*place(5, 1))
-    drags = [of for of in page.evaluate("window.moved") if of[0] == "drag"]
+    blank_page.mouse.move(*place(2, 0.5))
+    assert blank_page.evaluate("window.moved.filter(([kind]) => kind === 'drag')") == []
+    blank_page.mouse.down()
+    blank_page.mouse.move(*place(18, -0.5))
+    blank_page.mouse.up()
+    blank_page.mouse.move(*place(5, 1))
+    drags = [of for of in blank_page.evaluate("window.moved") if of[0] == "drag"]
     assert [of[1] for of in drags] == [2, *range(3, 19)]
     assert drags[0][2] == pytest.approx(0.5, abs=0.02)
     assert drags[-1][2] == pytest.approx(-0.5, abs=0.02)

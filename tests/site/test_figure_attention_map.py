@@ -8,13 +8,13 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
     axe_findings,
-    growth,
     hover_cell,
     move_slider,
     readout,
     slider_of,
-    sticking_out,
 )
 
 from relpos_lib.bias import SimpleBiasRPE
@@ -318,16 +318,12 @@ def test_axe_finds_nothing(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 720, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         explorer_of(view="steps"),
         explorer_of(length=40, max_relative_positions=39),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 720, 1100])
 
 
 def test_the_arithmetic_is_announced_once(open_figures):
@@ -356,9 +352,7 @@ def test_nothing_grows_after_a_thousand_moves(open_figures):
         for view in ("weights", "all four"):
             figure.get_by_role("radio", name=view, exact=True).check()
 
-    grown = growth(page, lambda: play(20), lambda: play(334))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 20, 334)
 
 
 def test_copies_share_the_chosen_cell_and_nothing_else(open_figures):

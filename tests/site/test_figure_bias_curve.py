@@ -8,13 +8,15 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
+    assert_unique_ids,
     axe_findings,
-    growth,
     hover_cell,
     move_slider,
     number,
     readout,
-    sticking_out,
+    tab_stops,
 )
 
 from relpos_lib.bias import SimpleBiasRPE
@@ -403,13 +405,8 @@ def test_text_alternatives_follow_the_state(open_figures):
 
 def test_every_stop_of_the_keyboard_is_seen(open_figures):
     page = open_figures(explorer(heads_shown=1))
-    stops = []
-    for _ in range(5 + 4 + 1 + 2):
-        page.keyboard.press("Tab")
-        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert ring == "solid", f"no visible focus at stop {len(stops)}"
-        stops.append(page.evaluate("document.activeElement.getAttribute('role')"))
-    assert stops == [None] * 9 + ["slider"] + ["grid"] * 2
+    controls = ["range"] * 3 + ["checkbox"] * 2 + ["button"] * 4
+    assert tab_stops(page, 12) == [*controls, "slider", "grid", "grid"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -419,17 +416,13 @@ def test_axe_finds_nothing(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         explorer(7, 11, learned=SimpleBiasRPE(H, 4), heads_shown=3),
         explorer(40, 3, heads_shown=1),
         explorer(),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 480, 1100])
 
 
 def test_nothing_moves_by_itself(open_figures):
@@ -447,8 +440,7 @@ def test_two_figures_do_not_disturb_each_other(open_figures):
     first.get_by_role("button", name="ALiBi").click()
     move_slider(first, "Maximum distance", 2)
     assert_drawn(second, explorer(heads_shown=1))
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
-    assert len(ids) == len(set(ids))
+    assert_unique_ids(page)
 
 
 def test_copies_of_one_model_draw_together(open_figures):
@@ -488,6 +480,4 @@ def test_nothing_grows(open_figures):
             rounds,
         )
 
-    grown = growth(page, lambda: play(15), lambda: play(145))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 15, 145)

@@ -7,14 +7,16 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
+    assert_unique_ids,
     axe_findings,
-    growth,
     hover_cell,
     move_slider,
     number,
     readout,
     slider_of,
-    sticking_out,
+    tab_stops,
 )
 
 from relpos_lib.bias import GatedBiasRPE
@@ -310,13 +312,8 @@ def test_text_alternatives_follow_the_state(open_figures):
 
 def test_every_stop_of_the_keyboard_is_seen(open_figures):
     page = open_figures(explorer())
-    stops = []
-    for _ in range(2 + 5 + 1 + 3):
-        page.keyboard.press("Tab")
-        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert ring == "solid", f"no visible focus at stop {len(stops)}"
-        stops.append(page.evaluate("document.activeElement.getAttribute('role')"))
-    assert stops == [None] * 7 + ["slider"] + ["grid"] * 3
+    controls = ["range", "checkbox"] + ["range"] * 4 + ["button"]
+    assert tab_stops(page, 11) == [*controls, "slider"] + ["grid"] * 3
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -327,16 +324,12 @@ def test_axe_finds_nothing(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         explorer(7, 11),
         explorer(40, 3),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 480, 1100])
 
 
 def test_nothing_moves_by_itself(open_figures):
@@ -354,8 +347,7 @@ def test_two_figures_do_not_disturb_each_other(open_figures):
     first.get_by_role("button", name=FIND).click()
     move_slider(first, "Gate A", 5)
     assert_drawn(second, explorer(head=2))
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
-    assert len(ids) == len(set(ids))
+    assert_unique_ids(page)
 
 
 def test_copies_of_one_model_move_together(open_figures):
@@ -387,6 +379,4 @@ def test_nothing_grows(open_figures):
             rounds,
         )
 
-    grown = growth(page, lambda: play(20), lambda: play(170))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 20, 170)

@@ -5,14 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 from figure_pages import (
+    assert_nothing_grows,
+    assert_nothing_overflows,
     axe_findings,
-    growth,
     hover_cell,
     move_slider,
     number,
     readout,
     slider_of,
-    sticking_out,
 )
 
 from relpos_lib.explorers import IndexMatrixExplorer
@@ -179,16 +179,12 @@ def test_axe_finds_nothing_while_something_is_lit(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 600, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         IndexMatrixExplorer(),
         IndexMatrixExplorer(max_length=64, query_length=64, max_distance=63),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 600, 1100])
 
 
 def test_nothing_grows_after_a_thousand_moves(open_figures):
@@ -211,6 +207,4 @@ def test_nothing_grows_after_a_thousand_moves(open_figures):
                 rounds,
             )
 
-    grown = growth(page, lambda: play(50), lambda: play(500))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 50, 500)

@@ -5,15 +5,16 @@ from itertools import product
 import numpy as np
 import pytest
 from figure_pages import (
+    assert_nothing_grows,
+    assert_nothing_overflows,
+    assert_unique_ids,
     axe_findings,
     colours_of,
-    growth,
     hover_cell,
-    html_of,
     move_slider,
     readout,
     slider_of,
-    sticking_out,
+    tab_stops,
 )
 
 from relpos_lib.explorers import NearFarExplorer
@@ -32,6 +33,8 @@ SLIDERS = {
     "max_distance": ("Maximum distance", DISTANCES),
     "leaf": ("Smallest tile", TILES),
 }
+WIDTHS = (280, 320, 480, 700, 1100)
+WIDTHS = (280, 320, 480, 700, 1100)
 SMALL = {"length": 64, "max_distance": 4, "leaf": 8}
 
 NUMBERS = """async ([address, H, D, atOnce, cases, weights]) => {
@@ -346,14 +349,7 @@ def test_a_length_from_python_stands_between_the_steps(open_figures):
 def test_whole_figure_by_keyboard(open_figures):
     """Tab reaches each control once and the matrix once, all with a visible ring."""
     page = open_figures(NearFarExplorer(**SMALL))
-    stops = []
-    for _ in range(5):
-        page.keyboard.press("Tab")
-        stops.append(page.evaluate("document.activeElement.getAttribute('role')"))
-        assert page.evaluate(
-            "getComputedStyle(document.activeElement).outlineStyle === 'solid'"
-        )
-    assert stops == [None] * 4 + ["grid"]
+    assert tab_stops(page, 5) == ["range"] * 3 + ["checkbox", "grid"]
     before = readout(page)
     page.keyboard.press("ArrowUp")
     assert int(readout(page)["i"]) == int(before["i"]) - 1
@@ -469,19 +465,30 @@ def test_axe_finds_nothing(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 700, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         NearFarExplorer(length=8192, causal=True),
         NearFarExplorer(length=8, max_distance=9),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
-        name = figure.locator(".rp-y-name").bounding_box()
-        for tick in figure.locator(".rp-y span:visible").all():
-            assert tick.bounding_box()["x"] >= name["x"] + name["width"] - 1
+    assert_nothing_overflows(page, WIDTHS)
+
+
+def test_the_numbers_of_an_axis_stand_beside_its_name(open_figures):
+    page = open_figures(
+        NearFarExplorer(length=8192, causal=True),
+        NearFarExplorer(length=8, max_distance=9),
+    )
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 700})
+        places = page.locator(".rp-figure").evaluate_all("""(figures) =>
+          figures.map((figure) => [
+            figure.querySelector(".rp-y-name").getBoundingClientRect().right,
+            ...[...figure.querySelectorAll(".rp-y span")]
+              .filter((tick) => tick.checkVisibility())
+              .map((tick) => tick.getBoundingClientRect().left),
+          ])""")
+        assert all(len(ticks) > 1 for _, *ticks in places)
+        assert all(min(ticks) >= end - 1 for end, *ticks in places)
 
 
 def test_dark_by_the_theme_of_the_page(open_figures):
@@ -494,17 +501,6 @@ def test_nothing_moves_by_itself(open_figures):
     page = open_figures(NearFarExplorer(), reduced_motion="reduce")
     set_controls(figure_of(page), length=64)
     assert page.evaluate("document.getAnimations().length") == 0
-
-
-def test_without_javascript_the_picture_stays(open_page, server_url):
-    page = open_page(java_script_enabled=False)
-    address = server_url + "/figures.html"
-    body = html_of([NearFarExplorer()])
-    page.route(
-        address, lambda route: route.fulfill(body=body, content_type="text/html")
-    )
-    page.goto(address)
-    assert page.get_by_alt_text("static picture").count() == 1
 
 
 # Lasting
@@ -540,9 +536,7 @@ def test_nothing_grows(open_figures):
             rounds,
         )
 
-    grown = growth(page, lambda: play(20), lambda: play(250))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 20, 250)
 
 
 def test_copies_move_together_and_others_stay(open_figures):
@@ -555,5 +549,4 @@ def test_copies_move_together_and_others_stay(open_figures):
     hover_cell(first, 127, 0, 128, 128)
     assert readout(first)["i"] == "127"
     assert readout(second)["i"] != "127"
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
-    assert len(ids) == len(set(ids))
+    assert_unique_ids(page)

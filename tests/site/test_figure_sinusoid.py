@@ -9,16 +9,17 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
     axe_findings,
     cpu_ms,
-    growth,
     hover_cell,
     move_slider,
     number,
     readout,
     redraw_times,
     slider_of,
-    sticking_out,
+    tab_stops,
 )
 
 from relpos_lib.explorers import SinusoidExplorer
@@ -239,16 +240,7 @@ def test_touch(open_figures):
 def test_keyboard_alone_reaches_and_moves_everything(open_figures):
     page = open_figures(SinusoidExplorer())
     figure = page.locator(".rp-figure")
-    stops = []
-    for _ in range(4 + 1 + 1 + 1):
-        page.keyboard.press("Tab")
-        page.keyboard.press("ArrowRight")
-        stops.append(
-            page.evaluate(
-                "document.activeElement.getAttribute('role') ??"
-                " document.activeElement.type"
-            )
-        )
+    stops = tab_stops(page, 7, then="ArrowRight")
     assert stops == ["range"] * 4 + ["grid", "radio", "slider"]
     found = {name: slider_of(figure, name).input_value() for name in
              ("Position", "Offset", "Dimension", "Base")}  # fmt: skip
@@ -286,16 +278,12 @@ def test_axe_finds_nothing(open_figures, theme):
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         SinusoidExplorer(offset=-63, base=1_000_000),
         SinusoidExplorer(length=128, width=2, along="position", dimension=0),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 480, 1100])
 
 
 # Lasting
@@ -318,9 +306,7 @@ def test_nothing_grows(open_figures):
             redraw_times(figure, label, [k % count for k in range(rounds)])
             redraw_times(figure, label, [2])
 
-    grown = growth(page, lambda: play(70), lambda: play(1000 // 3))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 70, 1000 // 3)
 
 
 @pytest.mark.parametrize(("length", "limit"), [(64, 16), (128, 50)])

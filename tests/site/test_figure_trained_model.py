@@ -9,17 +9,17 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
+    assert_unique_ids,
     axe_findings,
     colours_of,
     cpu_ms,
-    growth,
     hover_cell,
-    html_of,
     move_slider,
     readout,
     redraw_times,
     slider_of,
-    sticking_out,
 )
 
 from relpos_lib.experiments.tasks import IGNORED, switch, switch_source
@@ -556,17 +556,13 @@ def test_mistakes_are_seen_without_colour(open_figures):
         assert (high + 0.05) / (low + 0.05) > 4
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 700, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         TrainedModelExplorer(SCHEMES, length=256, scheme="sinusoidal"),
         TrainedModelExplorer(text=4 * "🙂 <b>שלום</b>", length=64),
         TrainedModelExplorer(["shaw"], length=2),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 480, 700, 1100])
 
 
 def test_every_letter_of_the_sequence_fits_into_its_cell(open_figures):
@@ -590,17 +586,6 @@ def test_nothing_moves_by_itself(open_figures):
     page = open_figures(TrainedModelExplorer(), reduced_motion="reduce")
     set_controls(figure_of(page), length=64)
     assert page.evaluate("document.getAnimations().length") == 0
-
-
-def test_without_javascript_the_picture_stays(open_page, server_url):
-    page = open_page(java_script_enabled=False)
-    address = server_url + "/figures.html"
-    body = html_of([TrainedModelExplorer(["shaw"])])
-    page.route(
-        address, lambda route: route.fulfill(body=body, content_type="text/html")
-    )
-    page.goto(address)
-    assert page.get_by_alt_text("static picture").count() == 1
 
 
 # Lasting
@@ -638,9 +623,7 @@ def test_nothing_grows(open_figures):
             rounds,
         )
 
-    grown = growth(page, lambda: play(20), lambda: play(200))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 20, 200)
 
 
 def test_copies_move_together_and_others_stay(open_figures):
@@ -655,8 +638,7 @@ def test_copies_move_together_and_others_stay(open_figures):
     strip_cell(first, 30).hover()
     assert readout(first)["i"] == "30"
     assert readout(second)["i"] != "30"
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
-    assert len(ids) == len(set(ids))
+    assert_unique_ids(page)
 
 
 def test_the_task_is_the_one_of_the_experiments():

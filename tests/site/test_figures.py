@@ -7,19 +7,22 @@ import pytest
 import torch
 from figure_pages import (
     assert_colours,
+    assert_nothing_grows,
+    assert_nothing_overflows,
+    assert_unique_ids,
     axe_findings,
     colours_of,
     drawn,
-    growth,
     hover_cell,
     html_of,
     move_slider,
     number,
     pixels_of_cells,
     readout,
+    serve,
     show,
     slider_of,
-    sticking_out,
+    tab_stops,
 )
 
 from relpos_lib.bias import SimpleBiasRPE
@@ -179,16 +182,9 @@ def test_slider_moved_by_keyboard(open_figures):
 def test_whole_figure_by_keyboard(open_figures):
     """Tab reaches each control once, each matrix and each table once."""
     page = open_figures(IndexMatrixExplorer(), shaw_explorer(heads_shown=2))
-    stops = []
-    for _ in range(5 + 2 + 5 + 2):
-        page.keyboard.press("Tab")
-        stops.append(page.evaluate("document.activeElement.getAttribute('role')"))
-        ring = page.evaluate(
-            "[document.activeElement, document.activeElement.nextElementSibling]"
-            ".some((n) => n && getComputedStyle(n).outlineStyle === 'solid')"
-        )
-        assert ring, f"no visible focus at stop {len(stops)}"
-    assert stops == [None] * 5 + ["grid", "listbox"] + [None] * 5 + ["grid"] * 2
+    controls = ["range"] * 3 + ["radio", "checkbox"]
+    index, maps = [*controls, "grid", "listbox"], [*controls, "grid", "grid"]
+    assert tab_stops(page, 14) == index + maps
 
 
 # Reading cells
@@ -355,18 +351,14 @@ def test_dark_in_notebooks(open_figures, scheme, attributes, dark):
     assert found == ("rgb(20, 24, 32)" if dark else "rgb(253, 252, 249)")
 
 
-@pytest.mark.parametrize("width", [280, 320, 480, 1100])
-def test_nothing_overflows(open_figures, width):
+def test_nothing_overflows(open_figures):
     page = open_figures(
         IndexMatrixExplorer(query_length=40, key_length=3),
         IndexMatrixExplorer(query_length=3, key_length=40, max_distance=39),
         shaw_explorer(),
         bias_explorer(view="score", causal=True),
-        viewport={"width": width, "height": 700},
     )
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    for figure in page.locator(".rp-figure").all():
-        assert sticking_out(figure) == []
+    assert_nothing_overflows(page, [280, 320, 480, 1100])
 
 
 def test_names_and_numbers_of_small_axes_stay_apart(open_figures):
@@ -417,9 +409,7 @@ def test_nothing_grows(open_figures):
                 [rounds, top],
             )
 
-    grown = growth(page, lambda: play(10), lambda: play(200))
-    assert grown["elements"] == grown["listeners"] == 0
-    assert grown["nodes"] <= 50
+    assert_nothing_grows(page, play, 10, 200)
 
 
 def test_copies_of_one_model_move_together(open_figures):
@@ -438,8 +428,7 @@ def test_two_figures_do_not_disturb_each_other(open_figures):
     move_slider(first, "Query length", 3)
     assert second.get_by_role("radio", name="row", exact=True).is_checked()
     assert_colours(second, IndexMatrixExplorer(max_distance=2).values(), 0, 4)
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((n) => n.id)")
-    assert len(ids) == len(set(ids))
+    assert_unique_ids(page)
 
 
 # The host script
@@ -453,12 +442,7 @@ def test_pictures_give_way_and_the_style_comes_once(open_figures):
 
 def test_without_javascript_the_picture_stays(open_page, server_url):
     page = open_page(java_script_enabled=False)
-    show_static = html_of([IndexMatrixExplorer()])
-    address = server_url + "/figures.html"
-    page.route(
-        address, lambda route: route.fulfill(body=show_static, content_type="text/html")
-    )
-    page.goto(address)
+    page.goto(serve(server_url, html_of([IndexMatrixExplorer()])))
     assert page.get_by_alt_text("static picture").count() == 1
 
 
