@@ -1,10 +1,12 @@
 """The questions of the quizzes: complete, in their places, and their answers right."""
 
 import math
+import re
 
 import pytest
 import torch
 
+from book.tools.notebooks import chapters, read
 from relpos_lib import (
     GatedBiasRPE,
     MultiplicativeBiasRPE,
@@ -36,9 +38,10 @@ def answer(key):
 # Form
 
 
-def test_every_exercise_module_has_its_quiz():
-    names = "bias choosing claims fast gated_bias longer shaw sinusoidal"
-    assert quizzes() == tuple(names.split())
+def test_every_quiz_is_asked_in_one_chapter():
+    sources = (cell.source for path in chapters() for cell in read(path).cells)
+    asked = re.findall(r'Quiz\.of\("(\w+)"\)', "\n".join(sources))
+    assert sorted(asked) == list(quizzes())
 
 
 def test_an_unknown_quiz_is_refused_by_naming_those_that_exist():
@@ -205,6 +208,24 @@ def test_claims_answers():
     assert answer("claims-1") == "Near 40"
     gains = [26.8 - 26.5, 29.2 - 27.9, 38.7 - 38.2, 41.5 - 41.2]
     assert max(gains) < 1.8
+
+
+def test_implement_answers():
+    rows = table_rows(1, 3, 1)[0]
+    weights = torch.tensor([0.5, 0.25, 0.25])
+    bins = torch.zeros(3).scatter_add(0, rows, weights)
+    assert bins.tolist() == [0.75, 0.25, 0]
+    assert answer("implement-1") == "3/4 1/4 and 0"
+    hidden, values = torch.full((4,), -1e9), torch.arange(4.0)
+    assert hidden.softmax(0) @ values == values.mean()
+    assert "mean of all" in answer("implement-2")
+
+
+def test_debugging_answers():
+    assert f"{math.log(3):.2f}" == "1.10"
+    places = torch.arange(300)
+    first = int((places.bfloat16().long() != places).nonzero()[0])
+    assert answer("debugging-3").startswith(f"From {first + 1} on")
 
 
 # What the questions say of experiments

@@ -162,6 +162,16 @@ def test_exercises_are_complete(notebook):
         assert max(map(len, lines)) <= MAX_COLUMNS, exercise
 
 
+def test_a_quiz_follows_the_summary(notebook):
+    cells = notebook.cells
+    asked = [i for i, cell in enumerate(cells) if "Quiz.of(" in cell.source]
+    assert len(asked) == 1
+    before = "\n".join(cell.source for cell in cells[: asked[0]])
+    assert re.findall(r"^## .*", before, re.M)[-2:] == ["## Summary", "## Quiz"]
+    (output,) = cells[asked[0]].outputs
+    assert output.data["text/html"].count("<details>") >= 3 * 3
+
+
 def test_stubs_say_that_nothing_was_attempted(notebook):
     for cell in code_cells(notebook):
         if "exercise-check" in cell.metadata.get("tags", []):
