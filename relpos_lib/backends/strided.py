@@ -31,6 +31,7 @@ from relpos_lib.backends.near_far.kernels import (
     kernel_for,
     least_score,
 )
+from relpos_lib.backends.scratch import Scratch
 from relpos_lib.offsets import own_distance
 
 NUMBERS = 1 << 18  # how many scores are differentiated at a time
@@ -230,6 +231,7 @@ def _dense_backward(
     spread = _reaches_tiny_weights(line)
     underflows = spread or hidden is not None or is_causal
     step = max(ROWS, NUMBERS // (2 * key.shape[2]))
+    work = (Scratch(query), Scratch(query))
     for rows, keys in _rows(query, key, query_start, is_causal, step):
         at_once = 1 if spread else max(1, NUMBERS // (step * keys))
         for b in range(query.shape[0]):
@@ -244,7 +246,9 @@ def _dense_backward(
                 bias = _view(line[heads], rows, seen)
                 if hidden is not None:
                     bias = bias + hidden[b, heads, :, seen]
-                parts = _dense_gradients(
+                first_bias = rows.start + seen.start
+                pairs = rows.stop - rows.start + seen.stop - seen.start - 1
+                _add_dense_gradients(
                     query[block],
                     grad[block],
                     mean[block],
@@ -254,12 +258,14 @@ def _dense_backward(
                     bias,
                     scale,
                     exp_of_any if underflows else torch.exp_,
+                    (
+                        d_query[block],
+                        d_key[b, heads, seen],
+                        d_value[b, heads, seen],
+                        d_line[heads, first_bias : first_bias + pairs],
+                    ),
+                    work,
                 )
-                d_query[block] = parts[0]
-                d_key[b, heads, seen] += parts[1]
-                d_value[b, heads, seen] += parts[2]
-                start = rows.start + seen.start
-                d_line[heads, start : start + parts[3].shape[1]] += parts[3]
     return d_query, d_key, d_value, d_line
 
 
@@ -281,7 +287,7 @@ def _above(line: Tensor, rows: slice, keys: int, low: Tensor) -> slice:
     return slice(max(leftmost, 0), min(int(above[-1]) + 1, keys))
 
 
-def _dense_gradients(
+def _add_dense_gradients(
     query: Tensor,
     grad: Tensor,
     mean: Tensor,
@@ -291,27 +297,30 @@ def _dense_gradients(
     bias: Tensor,
     scale: float,
     exp: Callable[[Tensor], Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of (n, T, D) queries, of all keys and values, and of n lines."""
+    gradients: tuple[Tensor, Tensor, Tensor, Tensor],
+    work: tuple[Scratch, Scratch],
+) -> None:
+    """Add the gradients of (n, T, D) queries, their keys and values, and n lines."""
+    d_query, d_key, d_value, d_line = gradients
     heads, rows = query.shape[:2]
     keys = key.shape[1]
-    scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
+    scores = work[0].numbers(heads, rows, keys)
+    torch.baddbmm(bias, query, key.mT, alpha=scale, out=scores)
     weights = exp(scores.sub_(logsumexp[..., None]))
     # T zeros after each row: read with one number less a row, columns are diagonals.
     pitch = keys + rows
-    padded = query.new_empty(heads, rows, pitch)
+    padded = work[1].numbers(heads, rows, pitch)
     padded[..., keys:] = 0
     d_scores = padded[..., :keys]
-    torch.mul((grad @ value.mT).sub_(mean[..., None]), weights, out=d_scores)
+    torch.bmm(grad, value.mT, out=d_scores)
+    d_scores.sub_(mean[..., None]).mul_(weights)
     diagonals = padded.as_strided(
         (heads, rows, pitch - 1), (rows * pitch, pitch - 1, 1)
     )
-    return (
-        (d_scores @ key).mul_(scale),
-        (d_scores.mT @ query).mul_(scale),
-        weights.mT @ grad,
-        diagonals.sum(1),
-    )
+    d_query.baddbmm_(d_scores, key, alpha=scale)
+    d_key.baddbmm_(d_scores.mT, query, alpha=scale)
+    d_value.baddbmm_(weights.mT, grad)
+    d_line += diagonals.sum(1)
 
 
 def _view(line: Tensor, rows: slice, keys: slice) -> Tensor:
