@@ -151,8 +151,8 @@ def with_palette(picture: Image.Image) -> Image.Image:
         return picture.quantize(256, method, dither=Image.Dither.NONE)
 
     common = reduced(Image.Quantize.MEDIANCUT)
-    off = ImageChops.difference(picture, common.convert("RGB")).getextrema()
-    far = max(most for _, most in off) > MOST_OFF
+    off = ImageChops.difference(picture, common.convert("RGB"))
+    far = max(off.tobytes()) > MOST_OFF
     return reduced(Image.Quantize.MAXCOVERAGE) if far else common
 
 
