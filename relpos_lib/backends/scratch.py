@@ -17,6 +17,7 @@ class Scratch:
     Args:
         like: has the dtype and the device.
 
+    >>> import torch
     >>> scratch = Scratch(torch.ones(1))
     >>> scratch.numbers(2, 3).fill_(7).sum(), scratch.numbers(3)
     (tensor(42.), tensor([7., 7., 7.]))
