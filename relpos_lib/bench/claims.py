@@ -220,6 +220,7 @@ def measure_index(
         runs,
         "gather",
         rules.rounds,
+        enough=rules.enough,
         budget=rules.patience,
         clock=rules.clock,
         wait=waiter(setting.device),

@@ -22,7 +22,8 @@ class Rules(NamedTuple):
     """How a case is measured.
 
     Attributes:
-        rounds: rounds after the one that warms up.
+        rounds: rounds after the one that warms up, at least.
+        enough: seconds that the base takes in all before the rounds may end.
         limits: what a cell may be predicted to need.
         patience: seconds in all after which a contender leaves the rounds.
         clock: gives the time in seconds.
@@ -31,6 +32,7 @@ class Rules(NamedTuple):
     rounds: int = 7
     limits: Limits = Limits()
     patience: float = 8.0
+    enough: float = 0.5
     clock: Clock = time.perf_counter
 
 
@@ -80,11 +82,12 @@ def measure(
             runs[name], peaks[name] = ready
     if PLAIN not in runs or len(runs) == 1:
         return record
-    tell(f"{case.key}: {rules.rounds} rounds")
+    tell(f"{case.key}: {rules.rounds} rounds or more")
     found = interleaved(
         runs,
         PLAIN,
         rules.rounds,
+        enough=rules.enough,
         budget=rules.patience,
         patient=(AUTO,) if patient else (),
         clock=rules.clock,

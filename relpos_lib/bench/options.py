@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         help="what is timed (float32; cuda: float32 bfloat16) and checked (both)",
     )
     how = parser.add_argument_group("how").add_argument
-    how("--rounds", type=at_least_one, default=7, help="rounds of a case (7)")
+    how("--rounds", type=at_least_one, default=7, help="rounds of a case, at least (7)")
     how(
         "--max-seconds",
         dest="seconds",

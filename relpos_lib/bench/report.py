@@ -31,8 +31,8 @@ def heading(machine: Record, settings: Record) -> str:
         f"{hardware}, {machine['threads']} threads, torch {machine['torch']}, "
         f"Python {machine['python']}\n"
         f"B={settings['batch']} H={settings['heads']} D={settings['width']}; "
-        f"ratio to attention without positions ({PLAIN}), median of at most "
-        f"{settings['rounds']} rounds [lowest, highest], quartiles in between; "
+        f"ratio to attention without positions ({PLAIN}), median of "
+        f"{settings['rounds']} rounds or more [lowest, highest], quartiles in between; "
         "memory above inputs, output and gradients"
     )
 
