@@ -18,9 +18,9 @@ when it ends; ``page_problems`` is the list of what went wrong so far, and a tes
 that provokes a problem on purpose empties it.
 
 To open a page takes most of a second, to send an open one elsewhere a fraction of it.
-A page that is shared begins every test with another document, its first size and
-theme, and the mouse in a corner; only what browsers store for a site is not forgotten,
-so that tests of what is stored take a new one.
+A page that is shared begins every test with another document, in its first size and
+theme. Only what browsers store for a site is not forgotten, so that tests of what is
+stored take a new page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from figure_pages import PAGES, html_of, show
+from figure_pages import PAGES, evaluate, html_of, show
 from playwright.sync_api import sync_playwright
 
 from book.tools.browser import find_chromium
@@ -229,7 +229,6 @@ def used_page(kept_page, page_problems: list[str]):
     def used_page(has_touch=False, viewport=VIEWPORT, **media):
         page = kept_page(has_touch)
         pages.append(page)
-        page.mouse.move(0, 0)
         page.set_viewport_size(viewport)
         page.emulate_media(**MEDIA | media)
         return page
@@ -261,11 +260,14 @@ def open_figures(used_page, server_url: str):
 
 
 @pytest.fixture
-def module(blank_page, source_url: str):
+def module(used_page, blank_url: str, source_url: str):
     """Call a script with a list: a module's address, then the arguments given here."""
+    page = used_page()
+    if page.url != blank_url:
+        page.goto(blank_url)
 
     def module(name: str, script: str, *arguments):
         address = f"{source_url}relpos_lib/explorers/{name}"
-        return blank_page.evaluate(script, [address, *arguments])
+        return evaluate(page, script, [address, *arguments])
 
     return module

@@ -19,6 +19,15 @@ from relpos_lib.palette import DIVERGING, SEQUENTIAL
 PAGES: dict[str, bytes] = {}
 page_numbers = count()
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+# Arguments and answer travel as JSON: many numbers do so in a tenth of the time.
+AS_JSON = """async (...given) => {
+  const argument = JSON.parse(given.pop());
+  const strange = (x) => typeof x === "number" && !Number.isFinite(x);
+  return JSON.stringify(
+    (await (SCRIPT)(...given, argument)) ?? null,
+    (_, x) => (strange(x) ? { number: String(x) } : x),
+  );
+}"""
 # Colours of all cells, null where masked, of an SVG or of a canvas.
 DRAWN = """(node) => {
   const cells = node.querySelector(".rp-cells");
@@ -37,6 +46,17 @@ DRAWN = """(node) => {
   return Array.from({ length: width * height }, (_, k) =>
     data[4 * k + 3] ? [...data.slice(4 * k, 4 * k + 3)] : null);
 }"""
+
+
+def evaluate(target, script, argument=None):
+    """What page or node answer to a script; infinite numbers and NaN come back too."""
+
+    def number_or_object(found):
+        return float(found["number"]) if found.keys() == {"number"} else found
+
+    sent = json.dumps(argument, allow_nan=False)
+    answer = target.evaluate(AS_JSON.replace("SCRIPT", script), sent)
+    return json.loads(answer, object_hook=number_or_object)
 
 
 def html_of(widgets, copies=1, theme="light"):
@@ -77,7 +97,7 @@ def show(page, server_url, html, figures):
 
 def drawn(node):
     """Colours of the cells of one matrix: (cells, 3), NaN where masked."""
-    colours = node.evaluate(DRAWN)
+    colours = evaluate(node, DRAWN)
     return np.array([[np.nan] * 3 if c is None else c for c in colours], dtype=float)
 
 
@@ -106,9 +126,7 @@ def slider_of(figure, label):
 
 def move_slider(figure, label, value):
     """Set a slider as a browser does when it is dragged there."""
-    slider_of(figure, label).evaluate(
-        "(n, v) => { n.value = v; n.dispatchEvent(new Event('input')); }", str(value)
-    )
+    play_slider(figure, label, [value])
 
 
 def readout(figure):
@@ -234,6 +252,17 @@ def assert_nothing_grows(page, play, few, many):
     )
     assert elements == listeners == 0
     assert abs(nodes) <= 50
+
+
+def play_slider(figure, label, values):
+    """Move a slider to one value after the other, without a pause."""
+    slider_of(figure, label).evaluate(
+        """(node, values) => values.forEach((value) => {
+          node.value = value;
+          node.dispatchEvent(new Event("input"));
+        })""",
+        list(values),
+    )
 
 
 def redraw_times(figure, label, values):

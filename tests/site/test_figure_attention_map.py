@@ -13,8 +13,8 @@ from figure_pages import (
     axe_findings,
     hover_cell,
     move_slider,
+    play_slider,
     readout,
-    slider_of,
 )
 
 from relpos_lib.bias import SimpleBiasRPE
@@ -336,19 +336,13 @@ def test_nothing_grows_after_a_thousand_moves(open_figures):
     figure = page.locator(".rp-figure")
 
     def play(rounds):
-        for label in ("Maximum distance", "Sequence length", "Heads shown"):
-            slider_of(figure, label).evaluate(
-                """(node, rounds) => {
-                  const [low, high] = [Number(node.min), Number(node.max)];
-                  for (let k = 0; k < rounds; k++) {
-                    node.value = low + (k % (high - low + 1));
-                    node.dispatchEvent(new Event("input"));
-                  }
-                  node.value = high;
-                  node.dispatchEvent(new Event("input"));
-                }""",
-                rounds,
-            )
+        for label, low, high in (
+            ("Maximum distance", 0, 8),
+            ("Sequence length", 1, L),
+            ("Heads shown", 1, H),
+        ):
+            values = [low + k % (high - low + 1) for k in range(rounds)]
+            play_slider(figure, label, [*values, high])
         for view in ("weights", "all four"):
             figure.get_by_role("radio", name=view, exact=True).check()
 

@@ -11,6 +11,7 @@ from figure_pages import (
     hover_cell,
     move_slider,
     number,
+    play_slider,
     readout,
     slider_of,
 )
@@ -195,16 +196,6 @@ def test_nothing_grows_after_a_thousand_moves(open_figures):
         for key in ("End", "Home"):
             figure.get_by_role("listbox").press(key)
         for label in ("Maximum distance", "Query length"):
-            slider_of(figure, label).evaluate(
-                """(node, rounds) => {
-                  for (let k = 0; k < rounds; k++) {
-                    node.value = k % 41;
-                    node.dispatchEvent(new Event("input"));
-                  }
-                  node.value = 2;
-                  node.dispatchEvent(new Event("input"));
-                }""",
-                rounds,
-            )
+            play_slider(figure, label, [*(k % 41 for k in range(rounds)), 2])
 
     assert_nothing_grows(page, play, 50, 500)

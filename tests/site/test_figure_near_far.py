@@ -10,8 +10,10 @@ from figure_pages import (
     assert_unique_ids,
     axe_findings,
     colours_of,
+    evaluate,
     hover_cell,
     move_slider,
+    play_slider,
     readout,
     slider_of,
     tab_stops,
@@ -195,10 +197,9 @@ def colours_of_pairs(explorer):
 
 def painted(figure, length, cells):
     """Colours of the canvas in the middles of cells; NaN where nothing is drawn."""
-    points = [
-        [(j + 0.5) * CANVAS / length, (i + 0.5) * CANVAS / length] for i, j in cells
-    ]
-    found = figure.locator("canvas").evaluate(
+    points = (np.array(cells)[:, ::-1] + 0.5) * CANVAS / length
+    found = evaluate(
+        figure.locator("canvas"),
         """(canvas, points) => {
           const { width, height } = canvas;
           const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
@@ -207,7 +208,7 @@ def painted(figure, length, cells):
             return data[at + 3] ? [...data.slice(at, at + 3)] : [null, null, null];
           });
         }""",
-        points,
+        points.tolist(),
     )
     return np.array(found, dtype=float)
 
@@ -274,16 +275,18 @@ def test_a_long_sequence_is_drawn_whole(open_figures):
 def assert_table(figure, explorer):
     costs = explorer.costs()
     plain = costs["plain"].multiplications
-    rows = figure.locator("tbody tr").all()
+    rows = figure.locator("tbody tr").evaluate_all("""(rows) => rows.map((row) => [
+      [...row.querySelectorAll("td > span")].map((node) => node.textContent),
+      [...row.querySelectorAll(".rp-nearfar-bar")]
+        .map((bar) => parseFloat(bar.style.width)),
+    ])""")
     high = np.ceil(np.log10(4 * explorer.num_heads * explorer.head_width * 8192**2))
-    for row, cost in zip(rows, costs.values(), strict=True):
-        work, memory = row.locator("td > span").all_text_contents()
+    for ((work, memory), bars), cost in zip(rows, costs.values(), strict=True):
         ratio = cost.multiplications / plain
         assert work.startswith(f"{with_prefix(cost.multiplications)} \N{MIDDLE DOT} ")
         assert float(work.split()[-1].rstrip("×")) == pytest.approx(ratio, abs=0.006)
         assert memory == f"{with_prefix(cost.bytes)}B"
-        for bar, number in zip(row.locator(".rp-nearfar-bar").all(), cost, strict=True):
-            share = bar.evaluate("(n) => parseFloat(n.style.width)")
+        for share, number in zip(bars, cost, strict=True):
             power = max(0, np.log10(max(1, number)) - 3)
             assert share == pytest.approx(100 * power / (high - 3), abs=0.01)
 
@@ -512,15 +515,7 @@ def test_nothing_grows(open_figures):
     def play(rounds):
         for label, steps in SLIDERS.values():
             last = len(steps) if label != "Length" else LENGTHS.index(256) + 1
-            slider_of(page, label).evaluate(
-                """(node, [rounds, last]) => {
-                  for (let k = 0; k <= rounds; k++) {
-                    node.value = k < rounds ? k % last : 4;
-                    node.dispatchEvent(new Event("input"));
-                  }
-                }""",
-                [rounds, last],
-            )
+            play_slider(page, label, [*(k % last for k in range(rounds)), 4])
         page.get_by_role("grid").evaluate(
             """(node, rounds) => {
               const box = node.getBoundingClientRect();

@@ -16,6 +16,7 @@ from figure_pages import (
     hover_cell,
     move_slider,
     number,
+    play_slider,
     readout,
     redraw_times,
     slider_of,
@@ -303,8 +304,7 @@ def test_nothing_grows(open_figures):
 
     def play(rounds):
         for label, count in (("Position", 64), ("Offset", 64), ("Base", 7)):
-            redraw_times(figure, label, [k % count for k in range(rounds)])
-            redraw_times(figure, label, [2])
+            play_slider(figure, label, [*(k % count for k in range(rounds)), 2])
 
     assert_nothing_grows(page, play, 70, 1000 // 3)
 

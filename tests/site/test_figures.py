@@ -18,6 +18,7 @@ from figure_pages import (
     move_slider,
     number,
     pixels_of_cells,
+    play_slider,
     readout,
     serve,
     show,
@@ -397,17 +398,7 @@ def test_nothing_grows(open_figures):
             (maps, "Maximum distance", 6),
             (maps, "Heads shown", 3),
         ):
-            slider_of(figure, label).evaluate(
-                """(node, [rounds, top]) => {
-                  for (let k = 0; k < rounds; k++) {
-                    node.value = k % (top + 1);
-                    node.dispatchEvent(new Event("input"));
-                  }
-                  node.value = 2;
-                  node.dispatchEvent(new Event("input"));
-                }""",
-                [rounds, top],
-            )
+            play_slider(figure, label, [*(k % (top + 1) for k in range(rounds)), 2])
 
     assert_nothing_grows(page, play, 10, 200)
 
@@ -447,8 +438,9 @@ def test_without_javascript_the_picture_stays(open_page, server_url):
 
 
 def test_a_broken_figure_keeps_its_picture_and_spoils_no_other(
-    page, server_url, page_problems
+    used_page, server_url, page_problems
 ):
+    page = used_page()
     broken, whole = IndexMatrixExplorer(), shaw_explorer()
     broken.set_trait("_esm", "export default { render() { throw Error('no'); } }")
     show(page, server_url, html_of([broken, whole]), figures=1)
@@ -457,8 +449,9 @@ def test_a_broken_figure_keeps_its_picture_and_spoils_no_other(
     assert "its still form stays" in found
 
 
-def test_host_offers_what_anywidget_does(page, server_url):
+def test_host_offers_what_anywidget_does(used_page, server_url):
     """A module that tries the contract out and writes what it saw into its place."""
+    page = used_page()
     probe = shaw_explorer()
     probe.set_trait(
         "_esm",
