@@ -9,7 +9,8 @@ Fixtures for every test of the site and of the figures' JavaScript:
 ``page``       ``open_page()`` with default options
 ``used_page``  ``used_page(**options)`` returns a guarded page that tests share
 ``blank_page`` the blank page, on a page that tests share
-``open_figures`` shows live figures, on a page that tests share
+``open_figures`` shows live figures, on a page that tests share; returns the page
+``open_figure`` shows one and returns it
 ``module``     calls a script with the address of a JavaScript module of the figures
 
 A guarded page aborts every request that leaves the server. Such a request, a
@@ -257,6 +258,16 @@ def open_figures(used_page, server_url: str):
         return page
 
     return open_figures
+
+
+@pytest.fixture
+def open_figure(open_figures):
+    """Open a page with this figure; returns the figure, which knows its ``page``."""
+
+    def open_figure(widget, **options):
+        return open_figures(widget, **options).locator(".rp-figure")
+
+    return open_figure
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ AS_JSON = """async (...given) => {
     (_, x) => (strange(x) ? { number: String(x) } : x),
   );
 }"""
+# A model with these traits, for a script; lists of numbers stand for bytes.
+MODEL = """((traits) => ({
+  get: (name) => Array.isArray(traits[name])
+    ? new DataView(Float32Array.from(traits[name]).buffer)
+    : traits[name],
+}))"""
 # Colours of all cells, null where masked, of an SVG or of a canvas.
 DRAWN = """(node) => {
   const cells = node.querySelector(".rp-cells");
@@ -57,6 +63,15 @@ def evaluate(target, script, argument=None):
     sent = json.dumps(argument, allow_nan=False)
     answer = target.evaluate(AS_JSON.replace("SCRIPT", script), sent)
     return json.loads(answer, object_hook=number_or_object)
+
+
+def content_of(figure):
+    """Traits that the content scores of a figure are computed from, for MODEL."""
+    sizes = ("num_heads", "query_length", "key_length", "head_width", "table_distance")
+    return {name: getattr(figure, name) for name in sizes} | {
+        name: np.frombuffer(getattr(figure, name), "<f4").tolist()
+        for name in ("_query", "_key")
+    }
 
 
 def html_of(widgets, copies=1, theme="light"):

@@ -145,9 +145,9 @@ def assert_same_cell(ours, theirs, case):
     [(8, 9, 2, False), (2, 6, 1, True), (0, 1, 2, False)],
 )
 def test_all_four_steps_are_drawn_on_one_scale(
-    open_figures, distance, length, heads, causal
+    open_figure, distance, length, heads, causal
 ):
-    figure = open_figures(explorer_of()).locator(".rp-figure")
+    figure = open_figure(explorer_of())
     figure.get_by_role("radio", name="all four").check()
     move_slider(figure, "Maximum distance", distance)
     move_slider(figure, "Sequence length", length)
@@ -181,9 +181,9 @@ def bars_of(figure):
     ]
 
 
-def test_bars_follow_the_query_and_the_distance(open_figures):
+def test_bars_follow_the_query_and_the_distance(open_figure):
     explorer = explorer_of(causal=True)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     for distance, (i, j) in ((8, (8, 0)), (2, (5, 3)), (0, (3, 3))):
         move_slider(figure, "Maximum distance", distance)
         hover_cell(figure, i, j, L, L)
@@ -197,8 +197,8 @@ def test_bars_follow_the_query_and_the_distance(open_figures):
         assert f"Most, {bins[1].max():.3f}, falls into row {best}" in alt
 
 
-def test_pointing_at_a_bar_goes_to_a_key_that_reads_its_row(open_figures):
-    figure = open_figures(explorer_of(max_distance=3)).locator(".rp-figure")
+def test_pointing_at_a_bar_goes_to_a_key_that_reads_its_row(open_figure):
+    figure = open_figure(explorer_of(max_distance=3))
     bars = figure.locator(".rp-maps-bars").nth(1)
     box = bars.bounding_box()
     for row, key in ((0, 5), (1, 6), (3, 8)):
@@ -250,9 +250,9 @@ def assert_arithmetic(figure, explorer):
     assert lines["bin"][-1] == pytest.approx(expected["bin"], abs=6e-4)
 
 
-def test_a_click_writes_out_the_arithmetic_and_pointing_does_not(open_figures):
+def test_a_click_writes_out_the_arithmetic_and_pointing_does_not(open_figure):
     explorer = explorer_of(causal=True, max_distance=2)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     assert_arithmetic(figure, explorer)
     hover_cell(figure, 6, 5, L, L, panel=1)
     assert readout(figure)["i"] == "6"
@@ -266,17 +266,17 @@ def test_a_click_writes_out_the_arithmetic_and_pointing_does_not(open_figures):
     assert "masked" in figure.locator("[data-step=softmax]").inner_text()
 
 
-def test_after_pointing_the_readout_goes_back_to_the_chosen_cell(open_figures):
-    figure = open_figures(explorer_of()).locator(".rp-figure")
+def test_after_pointing_the_readout_goes_back_to_the_chosen_cell(open_figure):
+    figure = open_figure(explorer_of())
     hover_cell(figure, 2, 3, L, L)
     assert readout(figure)["i"] == "2"
     figure.page.mouse.move(1, 1)
     assert readout(figure)["i"] == "8"
 
 
-def test_enter_and_space_choose_a_cell(open_figures):
+def test_enter_and_space_choose_a_cell(open_figure):
     explorer = explorer_of()
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     grid = figure.get_by_role("grid").nth(1)
     grid.focus()
     for key, (i, j) in (("Enter", (7, 2)), (" ", (6, 4))):
@@ -298,9 +298,9 @@ def test_a_tap_chooses_a_cell(open_figures):
     assert_arithmetic(page.locator(".rp-figure"), explorer)
 
 
-def test_a_chosen_cell_stays_inside_a_shorter_sequence(open_figures):
+def test_a_chosen_cell_stays_inside_a_shorter_sequence(open_figure):
     explorer = explorer_of()
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     move_slider(figure, "Sequence length", 4)
     explorer.length = 4
     assert_arithmetic(figure, explorer)
@@ -326,8 +326,8 @@ def test_nothing_overflows(open_figures):
     assert_nothing_overflows(page, [280, 320, 720, 1100])
 
 
-def test_the_arithmetic_is_announced_once(open_figures):
-    figure = open_figures(explorer_of()).locator(".rp-figure")
+def test_the_arithmetic_is_announced_once(open_figure):
+    figure = open_figure(explorer_of())
     assert figure.locator("output.rp-maps-cell[aria-live=polite]").count() == 1
 
 

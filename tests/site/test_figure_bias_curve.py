@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 from figure_pages import (
+    MODEL,
     assert_colours,
     assert_nothing_grows,
     assert_nothing_overflows,
     assert_unique_ids,
     axe_findings,
+    content_of,
     hover_cell,
     move_slider,
     number,
@@ -27,21 +29,19 @@ from relpos_lib.offsets import farthest_offset, relative_offsets, table_rows
 H, D = 3, 5
 FREE = 0.025  # share of the chart's width beside its points
 
-CURVE = """async ([address, problem, cases]) => {
-  const { allowedPairs, attendWithBias, dotProducts } = await import(address);
-  const { H, Q, S, D, Kmax } = problem;
-  const [query, key] = [problem.query, problem.key].map((x) => Float32Array.from(x));
-  const all = dotProducts(query, key, { H, Q, N: S, D, scale: 1 / Math.sqrt(D) });
-  return cases.map(([curve, K, causal, content]) => {
+CURVE = """async ([address, traits, cases]) => {
+  const { allowedPairs, attendWithBias, contentOf } = await import(address);
+  const { Q, S, Kmax, content } = contentOf(MODEL(traits));
+  return cases.map(([curve, K, causal, counts]) => {
     const allowed = allowedPairs(Q, S, causal);
-    return curve.map((row, h) => {
-      const part = all.subarray(h * Q * S, (h + 1) * Q * S).map((x) => content * x);
+    return curve.map((row, head) => {
+      const part = content[head].map((x) => counts * x);
       const bias = row.map((x) => x ?? -Infinity);
       const out = attendWithBias(part, bias, { Q, S, K, Kmax, allowed });
       return [out.score, out.weights].map((values) => [...values]);
     });
   });
-}"""
+}""".replace("MODEL", MODEL)
 
 
 def explorer(q_len=9, k_len=9, **options):
@@ -77,16 +77,7 @@ def test_scores_and_weights(module, sizes):
             cases.append([sent, *case])
             maps = figure.maps()
             expected.append(torch.stack([maps["score"], maps["weights"]], dim=1))
-    problem = {
-        "query": np.frombuffer(figure._query, "<f4").tolist(),
-        "key": np.frombuffer(figure._key, "<f4").tolist(),
-        "H": H,
-        "Q": sizes[0],
-        "S": sizes[1],
-        "D": D,
-        "Kmax": figure.table_distance,
-    }
-    found = np.array(module("core.js", CURVE, problem, cases), dtype=float)
+    found = np.array(module("core.js", CURVE, content_of(figure), cases), dtype=float)
     wanted = torch.stack(expected).flatten(3).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
@@ -274,9 +265,9 @@ def test_touch_draws(open_figures):
     assert number(readout(figure)["offset"]) == -1
 
 
-def test_the_keyboard_draws(open_figures):
+def test_the_keyboard_draws(open_figure):
     expected = explorer(heads_shown=1)
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     handle = figure.locator(".rp-chart-handle")
     handle.focus()
     for _ in range(3):
@@ -304,11 +295,11 @@ def test_the_keyboard_draws(open_figures):
     assert number(readout(figure)["offset"]) == 8
 
 
-def test_a_clipped_curve_keeps_what_lies_beyond(open_figures):
+def test_a_clipped_curve_keeps_what_lies_beyond(open_figure):
     """A smaller K shows and changes the middle rows only."""
     expected = explorer(heads_shown=1)
     expected.fill("ALiBi")
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     move_slider(figure, "Maximum distance", 2)
     assert len(points_of(figure, expected)) == 5
     handle = figure.locator(".rp-chart-handle")
@@ -340,11 +331,11 @@ def test_at_distance_zero_one_number_is_left_and_says_nothing(open_figures):
     torch.testing.assert_close(expected.maps()["weights"], before)
 
 
-def test_cells_and_chart_point_at_each_other(open_figures):
+def test_cells_and_chart_point_at_each_other(open_figure):
     torch.manual_seed(4)
     expected = explorer(heads_shown=2, causal=True, max_distance=3)
     expected.curve = curves_of(expected)[0]
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     maps = expected.maps()
     for head, i, j in ((0, 7, 2), (1, 8, 8), (1, 2, 5)):
         hover_cell(figure, i, j, 9, 9, panel=head)
@@ -368,8 +359,8 @@ def test_cells_and_chart_point_at_each_other(open_figures):
     assert number(told["j"]) - number(told["i"]) == -3
 
 
-def test_the_head_to_draw_is_always_shown(open_figures):
-    figure = open_figures(explorer(heads_shown=1)).locator(".rp-figure")
+def test_the_head_to_draw_is_always_shown(open_figure):
+    figure = open_figure(explorer(heads_shown=1))
     move_slider(figure, "Head to draw", 3)
     titles = figure.locator(".rp-panel:visible .rp-title").all_text_contents()
     assert titles == ["head 3", "head 3"]
@@ -382,9 +373,9 @@ def test_the_head_to_draw_is_always_shown(open_figures):
 # For everybody
 
 
-def test_text_alternatives_follow_the_state(open_figures):
+def test_text_alternatives_follow_the_state(open_figure):
     expected = explorer(heads_shown=1)
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     chart = figure.locator("svg[role=img]").first
     assert chart.get_attribute("aria-label").endswith("to 8: 0.000 everywhere.")
     figure.get_by_role("button", name="local window").click()

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 from figure_pages import (
+    MODEL,
     assert_colours,
     assert_nothing_grows,
     assert_nothing_overflows,
     assert_unique_ids,
     axe_findings,
+    content_of,
     hover_cell,
     move_slider,
     number,
@@ -29,22 +31,19 @@ SCALES = np.linspace(-3, 3, 25)
 FIND = "Find another pair with the same product"
 BARE = {"gateLimit": 6, "scaleLimit": 3}
 
-WEIGHTS = """async ([core, own, problem, cases]) => {
-  const { allowedPairs, attendWithBias, dotProducts } = await import(core);
+WEIGHTS = """async ([core, own, traits, cases]) => {
+  const { allowedPairs, attendWithBias, contentOf } = await import(core);
   const { gateStrength } = await import(own);
-  const { H, Q, S, D, Kmax } = problem;
-  const [query, key] = [problem.query, problem.key].map((x) => Float32Array.from(x));
-  const all = dotProducts(query, key, { H, Q, N: S, D, scale: 1 / Math.sqrt(D) });
+  const { Q, S, Kmax, content } = contentOf(MODEL(traits));
   return cases.map(([gate, scale, causal]) => {
     const allowed = allowedPairs(Q, S, causal);
-    return problem.table.map((row, h) => {
-      const content = all.subarray(h * Q * S, (h + 1) * Q * S);
+    return traits.table.map((row, head) => {
       const bias = row.map((b) => gateStrength(gate, scale) * b);
       const options = { Q, S, K: Kmax, Kmax, allowed };
-      return [...attendWithBias(content, bias, options).weights];
+      return [...attendWithBias(content[head], bias, options).weights];
     });
   });
-}"""
+}""".replace("MODEL", MODEL)
 
 
 def trained(max_len=5):
@@ -103,20 +102,11 @@ def test_other_pairs_are_those_of_python(module):
 @pytest.mark.parametrize("sizes", [(9, 9, 5), (7, 11, 40), (11, 7, 2), (1, 1, 1)])
 def test_weights(module, source_url, sizes):
     figure = explorer(*sizes)
-    shape = figure.query_length, figure.key_length
-    problem = {
-        "query": np.frombuffer(figure._query, "<f4").tolist(),
-        "key": np.frombuffer(figure._key, "<f4").tolist(),
-        "table": np.frombuffer(figure._table, "<f4").reshape(H, -1).tolist(),
-        "H": H,
-        "Q": shape[0],
-        "S": shape[1],
-        "D": D,
-        "Kmax": figure.table_distance,
-    }
+    table = np.frombuffer(figure._table, "<f4").reshape(H, -1)
+    traits = content_of(figure) | {"table": table.tolist()}
     cases = list(product(GATES[::6], SCALES[::6], (False, True)))
     own = f"{source_url}relpos_lib/explorers/gate_math.js"
-    found = np.array(module("core.js", WEIGHTS, own, problem, cases))
+    found = np.array(module("core.js", WEIGHTS, own, traits, cases))
     for (gate, scale, causal), weights in zip(cases, found, strict=True):
         figure.gate, figure.log_scale, figure.causal = [gate] * H, [scale] * H, causal
         expected = figure.maps()[0]["weights"].flatten(1)
@@ -155,8 +145,8 @@ def set_head(expected, head, **numbers):
         ((34, 33, 3), 2, (2, 0), (0, 2), True),
     ],
 )
-def test_controls_draw(open_figures, sizes, head, first, second, causal):
-    figure = open_figures(explorer(*sizes)).locator(".rp-figure")
+def test_controls_draw(open_figure, sizes, head, first, second, causal):
+    figure = open_figure(explorer(*sizes))
     move_slider(figure, "Head", head)
     for name, (gate, scale) in (("A", first), ("B", second)):
         move_slider(figure, f"Gate {name}", gate)
@@ -171,9 +161,9 @@ def test_controls_draw(open_figures, sizes, head, first, second, causal):
         assert float(text.split("=")[1]) == pytest.approx(strength.item(), abs=6e-5)
 
 
-def test_curves_are_the_tables(open_figures):
+def test_curves_are_the_tables(open_figure):
     expected = explorer(head=2)
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     tables = expected.tables()[:, 1].numpy()
     top = round_up(float(abs(tables).max()))
     lines = figure.locator(".rp-chart-box .rp-chart-line").all()
@@ -185,9 +175,9 @@ def test_curves_are_the_tables(open_figures):
         np.testing.assert_allclose(found, table, atol=0.002 * top)
 
 
-def test_each_head_has_settings_of_its_own(open_figures):
+def test_each_head_has_settings_of_its_own(open_figure):
     expected = explorer()
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     move_slider(figure, "Gate A", -2)
     move_slider(figure, "Head", 2)
     gate = expected.gate[1]
@@ -202,9 +192,9 @@ def verdict(figure):
     return readout(figure)["verdict"]
 
 
-def test_another_pair_with_the_same_product_is_the_same_model(open_figures):
+def test_another_pair_with_the_same_product_is_the_same_model(open_figure):
     expected = explorer(head=2)
-    figure = open_figures(expected).locator(".rp-figure")
+    figure = open_figure(expected)
     most = expected.values()["difference"].abs().max().item()
     assert verdict(figure) == f"{most:.3f}: different models"
     found = set()
@@ -221,8 +211,8 @@ def test_another_pair_with_the_same_product_is_the_same_model(open_figures):
     assert verdict(figure).endswith("different models")
 
 
-def test_a_corner_says_that_there_is_no_other_pair(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_a_corner_says_that_there_is_no_other_pair(open_figure):
+    figure = open_figure(explorer())
     move_slider(figure, "Gate A", 6)
     move_slider(figure, "Log-scale A", 3)
     figure.get_by_role("button", name=FIND).press("Enter")
@@ -294,8 +284,8 @@ def test_cells_and_chart_tell_their_numbers(open_figures, touch):
 # For everybody
 
 
-def test_text_alternatives_follow_the_state(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_text_alternatives_follow_the_state(open_figure):
+    figure = open_figure(explorer())
     alts = [n.get_attribute("aria-label") for n in figure.locator(".rp-cells").all()]
     assert "head 1 in setting A. Largest" in alts[0]
     assert alts[2].endswith("different models.")

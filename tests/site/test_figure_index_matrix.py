@@ -89,12 +89,12 @@ def hover_row(figure, row, rows):
     [(6, 6, 2, False), (6, 6, 2, True), (5, 9, 3, True), (36, 40, 39, False)],
 )
 def test_pointing_at_a_cell_lights_its_row_and_its_diagonal(
-    open_figures, q_len, k_len, distance, causal
+    open_figure, q_len, k_len, distance, causal
 ):
     explorer = IndexMatrixExplorer(
         query_length=q_len, key_length=k_len, max_distance=distance, causal=causal
     )
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     assert lit(figure) is None
     rows = table_rows(q_len, k_len, distance)
     for i, j in ((0, 0), (q_len - 1, k_len - 1), (q_len - 2, 1)):
@@ -106,16 +106,16 @@ def test_pointing_at_a_cell_lights_its_row_and_its_diagonal(
     assert figure.locator(".rp-index-on").count() == 0
 
 
-def test_a_masked_cell_lights_nothing(open_figures):
-    figure = open_figures(IndexMatrixExplorer(causal=True)).locator(".rp-figure")
+def test_a_masked_cell_lights_nothing(open_figure):
+    figure = open_figure(IndexMatrixExplorer(causal=True))
     hover_cell(figure, 2, 4, 6, 6)
     assert lit(figure) is None
     assert readout(figure)["masked"] == "masked"
 
 
-def test_pointing_at_a_row_lights_its_pairs(open_figures):
+def test_pointing_at_a_row_lights_its_pairs(open_figure):
     explorer = IndexMatrixExplorer(max_distance=2, causal=True)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     for row, pairs in ((0, "10 pairs"), (1, "5 pairs"), (2, "6 pairs")):
         hover_row(figure, row, 5)
         assert_lit(figure, explorer, row)
@@ -126,9 +126,9 @@ def test_pointing_at_a_row_lights_its_pairs(open_figures):
     assert readout(figure)["pairs"] == "no pair"
 
 
-def test_the_table_by_keyboard(open_figures):
+def test_the_table_by_keyboard(open_figure):
     explorer = IndexMatrixExplorer(max_distance=4)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     table = figure.get_by_role("listbox")
     table.focus()
     assert_lit(figure, explorer, 0)
@@ -162,8 +162,8 @@ def test_the_table_by_touch(open_figures):
     assert_lit(page.locator(".rp-figure"), explorer, 3)
 
 
-def test_the_table_names_its_offsets(open_figures):
-    figure = open_figures(IndexMatrixExplorer(max_distance=2)).locator(".rp-figure")
+def test_the_table_names_its_offsets(open_figure):
+    figure = open_figure(IndexMatrixExplorer(max_distance=2))
     names = figure.locator("[role=listbox] > div:visible:not(:first-child) > span")
     texts = [text.replace("\N{MINUS SIGN}", "-") for text in names.all_inner_texts()]
     assert texts == ["0", "≤ -2", "1", "-1", "2", "0", "3", "1", "4", "≥ 2"]

@@ -84,9 +84,9 @@ def test_ranking(module):
 
 
 @pytest.mark.parametrize("shown", [None, [], ["setting-0", "setting-3", "setting-14"]])
-def test_drawing(open_figures, shown):
+def test_drawing(open_figure, shown):
     one = explorer(shown=shown)
-    figure = open_figures(one).locator(".rp-figure")
+    figure = open_figure(one)
     lines, bands = points_of(figure, "stroke"), points_of(figure, "band")
     for name, line, band in zip(one.names, lines, bands, strict=True):
         if name not in one.shown:
@@ -104,8 +104,8 @@ def test_drawing(open_figures, shown):
         assert edge == pytest.approx([*highs, *reversed(lows)], abs=2e-3)
 
 
-def test_lines_differ_in_colour_or_dashes(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_lines_differ_in_colour_or_dashes(open_figure):
+    figure = open_figure(explorer())
     looks = figure.locator(".rp-chart-line .rp-chart-stroke").evaluate_all("""(ns) =>
       ns.map((n) => getComputedStyle(n))
         .map(({ stroke, strokeDasharray }) => stroke + strokeDasharray)""")
@@ -114,8 +114,8 @@ def test_lines_differ_in_colour_or_dashes(open_figures):
     assert sorted(looks[SETTINGS:]) == sorted(lines)  # pieces of them in the legend
 
 
-def test_the_training_length_is_marked(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_the_training_length_is_marked(open_figure):
+    figure = open_figure(explorer())
     mark = figure.locator(".rp-chart-marks span")
     assert mark.inner_text() == "trained up to here"
     share = 0.025 + 0.95 / 6
@@ -126,8 +126,8 @@ def test_the_training_length_is_marked(open_figures):
 # Controls
 
 
-def test_lines_are_toggled_by_mouse_and_by_keyboard(open_figures):
-    figure = open_figures(explorer(shown=["setting-1"])).locator(".rp-figure")
+def test_lines_are_toggled_by_mouse_and_by_keyboard(open_figure):
+    figure = open_figure(explorer(shown=["setting-1"]))
 
     def shown():
         return [k for k, line in enumerate(points_of(figure, "stroke")) if line]
@@ -146,8 +146,8 @@ def test_lines_are_toggled_by_mouse_and_by_keyboard(open_figures):
     assert row(figure, 2).locator("b").inner_text() == ""
 
 
-def test_the_spread_is_toggled(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_the_spread_is_toggled(open_figure):
+    figure = open_figure(explorer())
     figure.get_by_label("Spread over seeds").uncheck()
     assert not any(points_of(figure, "band"))
     figure.get_by_label("Spread over seeds").check()
@@ -182,9 +182,9 @@ def point_at(one, figure, k, length):
     return {"x": x, "y": box["height"] * (1 - value)}
 
 
-def test_hover_reads_a_length_and_the_nearest_line(open_figures):
+def test_hover_reads_a_length_and_the_nearest_line(open_figure):
     one = explorer()
-    figure = open_figures(one).locator(".rp-figure")
+    figure = open_figure(one)
     assert_numbers(figure, one, 32)
     for k, length in ((14, 128), (2, 64), (0, 1024), (3, 512)):
         handle_of(figure).hover(position=point_at(one, figure, k, length))
@@ -206,9 +206,9 @@ def test_touch_reads_a_length(open_figures):
     assert_numbers(figure, one, 256)
 
 
-def test_keyboard_reads_lengths_and_lines(open_figures):
+def test_keyboard_reads_lengths_and_lines(open_figure):
     one = explorer()
-    figure = open_figures(one).locator(".rp-figure")
+    figure = open_figure(one)
     handle = handle_of(figure)
     handle.focus()
     for key, length in (("Home", 16), ("ArrowRight", 32), ("End", 1024),
@@ -229,8 +229,8 @@ def test_keyboard_reads_lengths_and_lines(open_figures):
         )
 
 
-def test_pointing_at_a_row_marks_its_line(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_pointing_at_a_row_marks_its_line(open_figure):
+    figure = open_figure(explorer())
     row(figure, 9).hover()
     assert readout(figure)["line"] == "setting 9 <b>"
     marked = figure.locator(".rp-chart-line").evaluate_all(
@@ -239,8 +239,8 @@ def test_pointing_at_a_row_marks_its_line(open_figures):
     assert marked == 9
 
 
-def test_markup_in_a_label_is_text(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_markup_in_a_label_is_text(open_figure):
+    figure = open_figure(explorer())
     assert "setting 4 <b>" in row(figure, 4).inner_text()
     assert figure.locator("label b").count() == 0
 
@@ -248,8 +248,8 @@ def test_markup_in_a_label_is_text(open_figures):
 # For everybody
 
 
-def test_the_text_alternative_follows_the_lines(open_figures):
-    figure = open_figures(explorer()).locator(".rp-figure")
+def test_the_text_alternative_follows_the_lines(open_figure):
+    figure = open_figure(explorer())
     figure.get_by_role("button", name="Hide all").click()
     for k in (0, 3, 14):
         row(figure, k).locator("input").check()

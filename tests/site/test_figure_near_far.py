@@ -222,10 +222,6 @@ def set_controls(figure, **wanted):
             move_slider(figure, label, steps.index(value))
 
 
-def figure_of(page):
-    return page.locator(".rp-nearfar").first
-
-
 @pytest.mark.parametrize(
     ("length", "distance", "leaf", "causal"),
     [
@@ -238,10 +234,10 @@ def figure_of(page):
     ],
 )
 def test_every_pair_has_the_colour_of_its_part(
-    open_figures, length, distance, leaf, causal
+    open_figure, length, distance, leaf, causal
 ):
     """Set through the controls, from another state; Python says what to see."""
-    figure = figure_of(open_figures(NearFarExplorer()))
+    figure = open_figure(NearFarExplorer())
     wanted = {"length": length, "max_distance": distance, "leaf": leaf}
     set_controls(figure, **wanted, causal=causal)
     explorer = NearFarExplorer(**wanted, causal=causal)
@@ -252,9 +248,9 @@ def test_every_pair_has_the_colour_of_its_part(
     assert_counts(figure, explorer)
 
 
-def test_a_long_sequence_is_drawn_whole(open_figures):
+def test_a_long_sequence_is_drawn_whole(open_figure):
     explorer = NearFarExplorer(length=8192, max_distance=128, leaf=256)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     far_shades, near_shade, tile_shade = shades_in(explorer)
     cells, expected = [], []
     for one in quadtree_regions(explorer.lengths()):
@@ -302,9 +298,9 @@ def assert_counts(figure, explorer):
     assert int(found["rectangles"]) == sum(one.number for one in rectangles)
 
 
-def test_costs_follow_the_heads_and_their_width(open_figures):
+def test_costs_follow_the_heads_and_their_width(open_figure):
     explorer = NearFarExplorer(length=100, leaf=10, num_heads=3, head_width=40)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     assert_table(figure, explorer)
     assert_counts(figure, explorer)
     assert "H = 3, D = 40" in figure.locator(".rp-note").inner_text()
@@ -313,8 +309,8 @@ def test_costs_follow_the_heads_and_their_width(open_figures):
 # Controls
 
 
-def test_slider_dragged_by_mouse(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(**SMALL)))
+def test_slider_dragged_by_mouse(open_figure):
+    figure = open_figure(NearFarExplorer(**SMALL))
     slider = slider_of(figure, "Length")
     box = slider.bounding_box()
     middle = box["y"] + box["height"] / 2
@@ -328,8 +324,8 @@ def test_slider_dragged_by_mouse(open_figures):
     assert_table(figure, NearFarExplorer(**SMALL | {"length": 8192}))
 
 
-def test_slider_moved_by_keyboard(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(**SMALL)))
+def test_slider_moved_by_keyboard(open_figure):
+    figure = open_figure(NearFarExplorer(**SMALL))
     slider = slider_of(figure, "Length")
     slider.press("ArrowRight")
     assert slider.get_attribute("aria-valuetext") == "96"
@@ -340,8 +336,8 @@ def test_slider_moved_by_keyboard(open_figures):
     assert_table(figure, NearFarExplorer(**SMALL | {"length": 8192}))
 
 
-def test_a_length_from_python_stands_between_the_steps(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(length=1000)))
+def test_a_length_from_python_stands_between_the_steps(open_figure):
+    figure = open_figure(NearFarExplorer(length=1000))
     slider = slider_of(figure, "Length")
     assert slider.get_attribute("aria-valuetext") == "1000"
     assert int(slider.input_value()) == LENGTHS.index(1024)
@@ -391,17 +387,17 @@ def assert_told(figure, explorer, i, j):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_hover_tells_the_part_of_a_pair(open_figures, causal):
+def test_hover_tells_the_part_of_a_pair(open_figure, causal):
     explorer = NearFarExplorer(**SMALL, causal=causal)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     for i, j in ((0, 0), (63, 0), (0, 63), (20, 21), (23, 25), (16, 14), (40, 46)):
         hover_cell(figure, i, j, 64, 64)
         assert_told(figure, explorer, i, j)
 
 
-def test_an_arrow_key_moves_a_visible_way(open_figures):
+def test_an_arrow_key_moves_a_visible_way(open_figure):
     explorer = NearFarExplorer(length=8192)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     grid = figure.get_by_role("grid")
     hover_cell(figure, 4096, 4096, 8192, 8192)
     before = readout(figure)
@@ -416,8 +412,8 @@ def test_an_arrow_key_moves_a_visible_way(open_figures):
     assert_told(figure, explorer, i, 0)
 
 
-def test_the_pair_keeps_its_place_when_the_length_changes(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(**SMALL)))
+def test_the_pair_keeps_its_place_when_the_length_changes(open_figure):
+    figure = open_figure(NearFarExplorer(**SMALL))
     hover_cell(figure, 63, 0, 64, 64)
     for length in (8192, 8, 64):
         set_controls(figure, length=length)
@@ -432,15 +428,15 @@ def test_touch_tells_the_part_of_a_pair(open_figures):
     x, y = box["x"] + box["width"] * 0.1, box["y"] + box["height"] * 0.9
     page.touchscreen.tap(x, y)
     found = readout(page)
-    assert_told(figure_of(page), explorer, int(found["i"]), int(found["j"]))
+    assert_told(page.locator(".rp-figure"), explorer, int(found["i"]), int(found["j"]))
     assert found["part"] == "far, in the past"
 
 
 # For everybody
 
 
-def test_text_alternative_states_the_finding(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(**SMALL)))
+def test_text_alternative_states_the_finding(open_figure):
+    figure = open_figure(NearFarExplorer(**SMALL))
     picture = figure.locator(".rp-cells")
     assert picture.get_attribute("aria-label") == (
         "64 queries by 64 keys, divided for maximum distance 4. 14 far rectangles, "
@@ -494,15 +490,15 @@ def test_the_numbers_of_an_axis_stand_beside_its_name(open_figures):
         assert all(min(ticks) >= end - 1 for end, *ticks in places)
 
 
-def test_dark_by_the_theme_of_the_page(open_figures):
-    figure = figure_of(open_figures(NearFarExplorer(), theme="dark"))
+def test_dark_by_the_theme_of_the_page(open_figure):
+    figure = open_figure(NearFarExplorer(), theme="dark")
     background = figure.evaluate("(n) => getComputedStyle(n).backgroundColor")
     assert background == "rgb(20, 24, 32)"
 
 
 def test_nothing_moves_by_itself(open_figures):
     page = open_figures(NearFarExplorer(), reduced_motion="reduce")
-    set_controls(figure_of(page), length=64)
+    set_controls(page.locator(".rp-figure"), length=64)
     assert page.evaluate("document.getAnimations().length") == 0
 
 

@@ -128,9 +128,9 @@ def curve_of(figure):
     ("position", "offset", "dimension", "base"),
     [(0, 63, 0, 10_000), (63, -63, 31, 2), (20, -30, 13, 1000), (40, 0, 2, 1_000_000)],
 )
-def test_drawing(open_figures, position, offset, dimension, base, along):
+def test_drawing(open_figure, position, offset, dimension, base, along):
     """Set through the controls, from another state; Python says what to see."""
-    figure = open_figures(SinusoidExplorer()).locator(".rp-figure")
+    figure = open_figure(SinusoidExplorer())
     move_slider(figure, "Position", position)
     move_slider(figure, "Offset", offset)
     move_slider(figure, "Dimension", dimension)
@@ -179,8 +179,8 @@ def assert_clock(figure, one):
         assert (x, -y) == pytest.approx((100 * sine, 100 * cosine), abs=0.06)
 
 
-def test_the_curve_stands_still_over_offsets_and_moves_over_positions(open_figures):
-    figure = open_figures(SinusoidExplorer()).locator(".rp-figure")
+def test_the_curve_stands_still_over_offsets_and_moves_over_positions(open_figure):
+    figure = open_figure(SinusoidExplorer())
 
     def peak(path):
         return max(path, key=lambda point: point[1])
@@ -197,8 +197,8 @@ def test_the_curve_stands_still_over_offsets_and_moves_over_positions(open_figur
 # Controls
 
 
-def test_a_press_on_the_heat_map_moves_position_and_dimension(open_figures):
-    figure = open_figures(SinusoidExplorer()).locator(".rp-figure")
+def test_a_press_on_the_heat_map_moves_position_and_dimension(open_figure):
+    figure = open_figure(SinusoidExplorer())
     hover_cell(figure, 40, 21, L, E)
     assert slider_of(figure, "Position").input_value() == "10"
     figure.page.mouse.down()
@@ -211,8 +211,8 @@ def test_a_press_on_the_heat_map_moves_position_and_dimension(open_figures):
 
 
 @pytest.mark.parametrize("along", ["offset", "position"])
-def test_a_press_on_the_curve_moves_the_offset(open_figures, along):
-    figure = open_figures(SinusoidExplorer(along=along)).locator(".rp-figure")
+def test_a_press_on_the_curve_moves_the_offset(open_figure, along):
+    figure = open_figure(SinusoidExplorer(along=along))
     handle = figure.locator(".rp-chart-handle")
     box = handle.bounding_box()
     span = 126 if along == "offset" else 189
@@ -252,8 +252,8 @@ def test_keyboard_alone_reaches_and_moves_everything(open_figures):
 # For everybody
 
 
-def test_text_alternatives_state_the_finding(open_figures):
-    figure = open_figures(SinusoidExplorer()).locator(".rp-figure")
+def test_text_alternatives_state_the_finding(open_figure):
+    figure = open_figure(SinusoidExplorer())
     move_slider(figure, "Position", 20)
     heat, clock, curve = (
         figure.locator(part).get_attribute("aria-label")

@@ -161,10 +161,6 @@ def test_places_predictions_and_shares(module):
 # Drawing
 
 
-def figure_of(page):
-    return page.locator(".rp-figure")
-
-
 def head_button(figure, layer, head):
     return figure.get_by_role("button", name=f"layer {layer}, head {head}")
 
@@ -265,10 +261,10 @@ def assert_drawn(figure, explorer):
         ("shaw", 129, 64 * "d", (1, 1)),
     ],
 )
-def test_drawing(open_figures, scheme, length, text, head):
+def test_drawing(open_figure, scheme, length, text, head):
     """Set through the controls, from another state; Python says what to see."""
     explorer = TrainedModelExplorer(SCHEMES, scheme="shaw", length=40)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     set_controls(figure, text=text, scheme=scheme, length=length, head=head)
     state = {"scheme": scheme, "length": length, "text": text}
     layer, head = head
@@ -279,9 +275,9 @@ def test_drawing(open_figures, scheme, length, text, head):
         assert box["width"] / whole["width"] == pytest.approx(32 / length, abs=0.01)
 
 
-def test_changes_of_the_length_are_drawn(open_figures):
+def test_changes_of_the_length_are_drawn(open_figure):
     explorer = TrainedModelExplorer(["sinusoidal"])
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     random.seed(0)
     for length in [100, 2, 33, *random.sample(range(2, 101), 3)]:
         set_controls(figure, length=length)
@@ -300,8 +296,8 @@ def warning(figure):
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_text_is_shown_as_text(open_figures, text):
-    figure = figure_of(open_figures(TrainedModelExplorer(["shaw"])))
+def test_text_is_shown_as_text(open_figure, text):
+    figure = open_figure(TrainedModelExplorer(["shaw"]))
     before = figure.locator("b").count()
     set_controls(figure, text=text)
     typed = typed_in(figure)[: len(text)]
@@ -313,17 +309,17 @@ def test_text_is_shown_as_text(open_figures, text):
     assert figure.locator(".rp-model-typed").count() == 1
 
 
-def test_typed_characters_are_shown_only_if_they_are_not_their_symbols(open_figures):
-    figure = figure_of(open_figures(TrainedModelExplorer(["shaw"], text="Headline")))
+def test_typed_characters_are_shown_only_if_they_are_not_their_symbols(open_figure):
+    figure = open_figure(TrainedModelExplorer(["shaw"], text="Headline"))
     assert "".join(c["symbol"] for c in strip_of(figure)).startswith("headline")
     assert figure.locator("small:visible").count() == 0
     set_controls(figure, text="head line")
     assert figure.locator("small:visible").count() == 24
 
 
-def test_too_much_text_is_cut_with_a_message(open_figures):
+def test_too_much_text_is_cut_with_a_message(open_figure):
     explorer = TrainedModelExplorer(["shaw"])
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     field = figure.get_by_role("textbox")
     set_controls(figure, text=64 * "🙂")
     assert warning(figure) == ""
@@ -346,8 +342,8 @@ def test_too_much_text_is_cut_with_a_message(open_figures):
     assert_drawn(figure, set_state(explorer, text=6 * "🙂", length=10))
 
 
-def test_a_sequence_grows_with_its_text_and_does_not_shrink_with_it(open_figures):
-    figure = figure_of(open_figures(TrainedModelExplorer(["shaw"], length=3)))
+def test_a_sequence_grows_with_its_text_and_does_not_shrink_with_it(open_figure):
+    figure = open_figure(TrainedModelExplorer(["shaw"], length=3))
     field = figure.get_by_role("textbox")
     field.press_sequentially("abacab")
     assert len(strip_of(figure)) == 6
@@ -356,8 +352,8 @@ def test_a_sequence_grows_with_its_text_and_does_not_shrink_with_it(open_figures
     assert field.input_value() == "abaca"
 
 
-def test_the_caret_stays_where_the_reader_types(open_figures):
-    figure = figure_of(open_figures(TrainedModelExplorer(["shaw"], text="ace")))
+def test_the_caret_stays_where_the_reader_types(open_figure):
+    figure = open_figure(TrainedModelExplorer(["shaw"], text="ace"))
     field = figure.get_by_role("textbox")
     field.press("Home")
     field.press_sequentially("no")
@@ -368,9 +364,9 @@ def test_the_caret_stays_where_the_reader_types(open_figures):
 # Handling
 
 
-def test_pointing_at_a_cell_tells_its_numbers(open_figures):
+def test_pointing_at_a_cell_tells_its_numbers(open_figure):
     explorer = TrainedModelExplorer(["sinusoidal"], length=40, text="headline")
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     shown = explorer.values()
     for i, j in ((0, 0), (39, 0), (7, 39), (12, 13)):
         hover_cell(figure, i, j, 40, 40)
@@ -404,9 +400,9 @@ def assert_at(figure, explorer, query):
     assert (found["i"], found["j"]) == (str(query), key)
 
 
-def test_pointing_at_a_symbol_goes_to_where_its_answer_stands(open_figures):
+def test_pointing_at_a_symbol_goes_to_where_its_answer_stands(open_figure):
     explorer = TrainedModelExplorer(["bias"], length=70)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     for query in (0, 35, 69, 68, 12):
         strip_cell(figure, query).hover()
         assert_at(figure, explorer, query)
@@ -417,7 +413,7 @@ def test_touch(open_figures):
     page = open_figures(
         explorer, has_touch=True, viewport={"width": 400, "height": 900}
     )
-    figure = figure_of(page)
+    figure = page.locator(".rp-figure")
     strip_cell(figure, 17).tap()
     assert_at(figure, explorer, 17)
     grid = figure.get_by_role("grid")
@@ -433,7 +429,7 @@ def test_keyboard(open_figures):
     """Every control and the matrix, reached and used by keys alone."""
     explorer = TrainedModelExplorer(["sinusoidal", "shaw"], length=40)
     page = open_figures(explorer)
-    figure, state = figure_of(page), {}
+    figure, state = page.locator(".rp-figure"), {}
     page.keyboard.press("Tab")
     page.keyboard.type("mono")
     page.keyboard.press("Tab")
@@ -467,9 +463,9 @@ def mistakes_of(explorer):
     return wrong.nonzero()[:, 0].tolist()
 
 
-def test_next_mistake_goes_round(open_figures):
+def test_next_mistake_goes_round(open_figure):
     explorer = TrainedModelExplorer(["sinusoidal"], length=40)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     wrong = mistakes_of(explorer)
     assert len(wrong) > 3
     button = figure.get_by_role("button", name="Next mistake")
@@ -482,9 +478,9 @@ def test_next_mistake_goes_round(open_figures):
     assert button.get_attribute("aria-disabled") == "true"
 
 
-def test_the_pair_stays_in_the_sequence(open_figures):
+def test_the_pair_stays_in_the_sequence(open_figure):
     explorer = TrainedModelExplorer(["shaw"], length=256)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     strip_cell(figure, 250).hover()
     set_controls(figure, length=5)
     assert (readout(figure)["i"], readout(figure)["j"]) == ("4", "4")
@@ -504,7 +500,7 @@ def test_only_a_new_sequence_runs_the_model(open_figures):
 @pytest.mark.parametrize(("length", "limit"), [(64, 16), (256, 50)])
 def test_a_step_of_the_length_is_quick(open_figures, length, limit):
     page = open_figures(TrainedModelExplorer(["shaw"], length=length))
-    figure, steps = figure_of(page), [length - k % 2 for k in range(20)]
+    figure, steps = page.locator(".rp-figure"), [length - k % 2 for k in range(20)]
     redraw_times(figure, "Length", steps)
     spent = cpu_ms(page, lambda: redraw_times(figure, "Length", steps))
     assert spent / len(steps) < limit
@@ -513,9 +509,9 @@ def test_a_step_of_the_length_is_quick(open_figures, length, limit):
 # For everybody
 
 
-def test_text_alternatives_state_the_finding(open_figures):
+def test_text_alternatives_state_the_finding(open_figure):
     explorer = TrainedModelExplorer(["sinusoidal", "shaw"], length=64, head=3)
-    figure = figure_of(open_figures(explorer))
+    figure = open_figure(explorer)
     strip = figure.locator(".rp-model-strip")
     wrong = mistakes_of(explorer)
     right, asked = explorer.right()
@@ -592,7 +588,7 @@ def test_every_letter_of_the_sequence_fits_into_its_cell(open_figures):
 
 def test_nothing_moves_by_itself(open_figures):
     page = open_figures(TrainedModelExplorer(), reduced_motion="reduce")
-    set_controls(figure_of(page), length=64)
+    set_controls(page.locator(".rp-figure"), length=64)
     assert page.evaluate("document.getAnimations().length") == 0
 
 
@@ -603,7 +599,7 @@ def test_nothing_grows(open_figures):
     page = open_figures(TrainedModelExplorer(max_length=48))
 
     def play(rounds):
-        figure_of(page).evaluate(
+        page.locator(".rp-figure").evaluate(
             """(figure, rounds) => {
               const text = figure.querySelector("input[type=text]");
               const length = figure.querySelector("input[type=range]");

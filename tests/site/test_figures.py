@@ -62,9 +62,9 @@ def bias_explorer(q_len=7, k_len=L, **options):
         (1, 40, 2, True, "row", "canvas"),
     ],
 )
-def test_index_drawing(open_figures, q_len, k_len, distance, causal, view, tag):
+def test_index_drawing(open_figure, q_len, k_len, distance, causal, view, tag):
     """Set through the controls, from another state; Python says what to see."""
-    figure = open_figures(IndexMatrixExplorer()).locator(".rp-figure")
+    figure = open_figure(IndexMatrixExplorer())
     move_slider(figure, "Query length", q_len)
     move_slider(figure, "Key length", k_len)
     move_slider(figure, "Maximum distance", distance)
@@ -91,12 +91,12 @@ def test_index_drawing(open_figures, q_len, k_len, distance, causal, view, tag):
 
 
 @pytest.mark.parametrize("size", [(13, 17), (37, 31)])
-def test_what_is_seen_lies_where_it_is_pointed_at(open_figures, size):
+def test_what_is_seen_lies_where_it_is_pointed_at(open_figure, size):
     """Pixels of a screenshot, under the grid that listens: SVG and canvas."""
     explorer = IndexMatrixExplorer(
         query_length=size[0], key_length=size[1], view="offset"
     )
-    figure = open_figures(explorer, color_scheme="light").locator(".rp-figure")
+    figure = open_figure(explorer, color_scheme="light")
     seen = pixels_of_cells(figure, *size)
     expected = colours_of(explorer.values(), *explorer._range())
     current = (size[0] - 1) * size[1]  # the current cell wears a ring
@@ -116,8 +116,8 @@ def test_what_is_seen_lies_where_it_is_pointed_at(open_figures, size):
         (lambda **o: bias_explorer(9, 4, **o), 1, 3, True, "weights"),
     ],
 )
-def test_attention_drawing(open_figures, make, distance, heads, causal, view):
-    figure = open_figures(make(heads_shown=1)).locator(".rp-figure")
+def test_attention_drawing(open_figure, make, distance, heads, causal, view):
+    figure = open_figure(make(heads_shown=1))
     move_slider(figure, "Maximum distance", distance)
     move_slider(figure, "Heads shown", heads)
     figure.get_by_label("Causal mask").set_checked(causal)
@@ -135,11 +135,11 @@ def test_attention_drawing(open_figures, make, distance, heads, causal, view):
     assert float(bar[1]) == pytest.approx(top)
 
 
-def test_the_longest_axes_keep_their_numbers(open_figures):
+def test_the_longest_axes_keep_their_numbers(open_figure):
     """One number in a hundred cells, not none at all."""
     query, key = torch.randn(1, 360, 2), torch.randn(1, 512, 2)
     explorer = AttentionMapExplorer(query, key, bias_table=torch.randn(1, 3))
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     assert figure.locator(".rp-x span").all_text_contents() == [
         str(k) for k in range(0, 512, 100)
     ]
@@ -151,8 +151,8 @@ def test_the_longest_axes_keep_their_numbers(open_figures):
 # Controls
 
 
-def test_slider_dragged_by_mouse(open_figures):
-    figure = open_figures(IndexMatrixExplorer()).locator(".rp-figure")
+def test_slider_dragged_by_mouse(open_figure):
+    figure = open_figure(IndexMatrixExplorer())
     before = drawn(figure)
     slider = slider_of(figure, "Query length")
     box = slider.bounding_box()
@@ -168,8 +168,8 @@ def test_slider_dragged_by_mouse(open_figures):
     assert len(drawn(figure)) == value * 6 != len(before)
 
 
-def test_slider_moved_by_keyboard(open_figures):
-    figure = open_figures(IndexMatrixExplorer()).locator(".rp-figure")
+def test_slider_moved_by_keyboard(open_figure):
+    figure = open_figure(IndexMatrixExplorer())
     slider = slider_of(figure, "Maximum distance")
     slider.press("ArrowRight")
     assert_colours(figure, IndexMatrixExplorer(max_distance=4).values(), 0, 8)
@@ -205,17 +205,17 @@ def assert_readout(figure, explorer, i, j):
 
 
 @pytest.mark.parametrize("size", [(5, 9), (36, 40), (9, 5)])
-def test_hover_tells_the_cell(open_figures, size):
+def test_hover_tells_the_cell(open_figure, size):
     explorer = IndexMatrixExplorer(query_length=size[0], key_length=size[1])
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     for i, j in ((0, 0), (size[0] - 1, size[1] - 1), (2, 4), (4, 1)):
         hover_cell(figure, i, j, *size)
         assert_readout(figure, explorer, i, j)
 
 
-def test_keyboard_focus_tells_the_cell(open_figures):
+def test_keyboard_focus_tells_the_cell(open_figure):
     explorer = IndexMatrixExplorer(query_length=7, key_length=11, max_distance=2)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     grid = figure.get_by_role("grid")
     grid.focus()
     i, j = 6, 0
@@ -240,9 +240,9 @@ def test_keyboard_focus_tells_the_cell(open_figures):
         assert grid.get_attribute("aria-activedescendant") == cell.get_attribute("id")
 
 
-def test_masked_cell_is_called_masked(open_figures):
+def test_masked_cell_is_called_masked(open_figure):
     explorer = IndexMatrixExplorer(causal=True)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     hover_cell(figure, 2, 2, 6, 6)
     assert "masked" not in readout(figure)
     hover_cell(figure, 2, 3, 6, 6)
@@ -250,9 +250,9 @@ def test_masked_cell_is_called_masked(open_figures):
 
 
 @pytest.mark.parametrize("make", [shaw_explorer, bias_explorer])
-def test_hover_tells_scores_and_weight(open_figures, make):
+def test_hover_tells_scores_and_weight(open_figure, make):
     explorer = make(causal=True, max_distance=2)
-    figure = open_figures(explorer).locator(".rp-figure")
+    figure = open_figure(explorer)
     size = explorer.query_length, explorer.key_length
     maps = explorer.maps()
     for head, i, j in ((0, 0, 0), (1, 5, 4), (2, 6, size[1] - 1)):
@@ -276,8 +276,8 @@ def test_touch_tells_the_cell(open_figures):
     assert_readout(page.locator(".rp-figure"), explorer, 3, 2)
 
 
-def test_current_cell_stays_inside_when_the_matrix_shrinks(open_figures):
-    figure = open_figures(IndexMatrixExplorer()).locator(".rp-figure")
+def test_current_cell_stays_inside_when_the_matrix_shrinks(open_figure):
+    figure = open_figure(IndexMatrixExplorer())
     hover_cell(figure, 5, 5, 6, 6)
     move_slider(figure, "Query length", 2)
     move_slider(figure, "Key length", 3)
@@ -304,8 +304,8 @@ def test_text_alternative_follows_the_state(open_figures):
     assert f"{weights.max():.3f}, at query {i}, key {j}." in alt
 
 
-def test_readout_is_announced(open_figures):
-    figure = open_figures(shaw_explorer()).locator(".rp-figure")
+def test_readout_is_announced(open_figure):
+    figure = open_figure(shaw_explorer())
     assert figure.locator("output.rp-readout[aria-live=polite]").count() == 1
 
 
@@ -325,8 +325,8 @@ def background(figure):
     return figure.evaluate("(n) => getComputedStyle(n).backgroundColor")
 
 
-def test_dark_by_the_theme_of_the_page(open_figures):
-    figure = open_figures(IndexMatrixExplorer(), theme="dark").locator(".rp-figure")
+def test_dark_by_the_theme_of_the_page(open_figure):
+    figure = open_figure(IndexMatrixExplorer(), theme="dark")
     assert background(figure) == "rgb(20, 24, 32)"
 
 
