@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ MATHJAX_PARTS = (
     "input/tex/extensions",  # rarer commands, fetched when a formula has one
     *(f"{part}.js" for part in MATHJAX_LOADED),
 )
+
+STATE = "ipywidgets_state"  # myst-nb's name for all widgets of a page, as a script
+SHOWN = re.compile(r'"model_id": *"(\w+)"')
+NEEDED = re.compile(r"IPY_MODEL_(\w+)")
 
 
 def use_own_mathjax(app: Sphinx, config: Config) -> None:
@@ -57,6 +63,30 @@ def shrink_pictures(app: Sphinx, error: Exception | None) -> None:
         picture.write_bytes(base64.b64decode(small_png(full)))
 
 
+def send_what_is_shown(app: Sphinx, doctree: nodes.document) -> None:
+    """Leave out figures that a chapter made to compute with and never showed."""
+    chapters = getattr(app.env, "nb_metadata", {})
+    files = chapters.get(app.env.docname, {}).get("js_files", {})
+    if STATE not in files:
+        return
+    path, options = files[STATE]
+    views = "".join(raw.astext() for raw in doctree.findall(nodes.raw))
+    kept = only_needed(json.loads(options["body"]), set(SHOWN.findall(views)))
+    body = json.dumps(kept).replace("</", r"<\/")  # nothing in it ends the script
+    files[STATE] = path, {**options, "body": body}
+
+
+def only_needed(saved: dict[str, Any], shown: set[str]) -> dict[str, Any]:
+    """The state of these widgets and of all that they refer to."""
+    models, needed, asked = saved["state"], set(), set(shown)
+    while asked:
+        needed |= asked
+        texts = (json.dumps(models[name]) for name in asked if name in models)
+        asked = {name for text in texts for name in NEEDED.findall(text)} - needed
+    kept = {name: model for name, model in models.items() if name in needed}
+    return {**saved, "state": kept}
+
+
 class FetchPicturesLate(SphinxPostTransform):
     """Leave the picture of a live figure for when it is seen: it seldom is.
 
@@ -79,6 +109,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.add_post_transform(FetchPicturesLate)
     app.connect("config-inited", use_own_mathjax)
+    app.connect("doctree-read", send_what_is_shown)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", shrink_pictures)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
