@@ -81,8 +81,12 @@ function vectorText(vector) {
 }
 
 /** An offset; that of an edge row stands for all beyond. */
-const beyond = (row, K) =>
-  format(row - K) + (row && row < 2 * K ? "" : row ? " and more" : " and less");
+function beyond(row, K) {
+  const offset = format(row - K);
+  if (K === 0) return `${offset} and all others`;
+  if (row === 0) return `${offset} and less`;
+  return row === 2 * K ? `${offset} and more` : offset;
+}
 
 /** What one panel shows now, in words; content does not depend on the distance. */
 function inWords(head, view, best, { Q, S, K, causal, result }) {

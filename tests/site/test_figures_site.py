@@ -14,7 +14,11 @@ from figure_pages import (
     sticking_out,
 )
 
-from relpos_lib.explorers import IndexMatrixExplorer
+from relpos_lib.explorers import (
+    IndexMatrixExplorer,
+    NearFarExplorer,
+    TrainedModelExplorer,
+)
 from relpos_lib.offsets import relative_offsets, table_rows
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -25,6 +29,7 @@ FIGURES = {
     "03-gated-bias": (".rp-maps", ".rp-gate"),
     "04-shaw": (".rp-maps",),
     "05-fast": (".rp-nearfar",),
+    "06-longer": (".rp-model", ".rp-length"),
     "09-implement": (".rp-maps",),
 }
 
@@ -180,6 +185,47 @@ def test_attention_cells_tell_their_numbers(open_chapter, chapter):
         parts = float(found["content"]) + float(found["position"])
         assert parts == pytest.approx(float(found["score"]), abs=2e-3)
         assert 0 <= number(found["weight"]) <= 1
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-nearfar"))
+def test_pairs_are_divided_as_the_text_says(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-nearfar")
+    state = NearFarExplorer()
+
+    def assert_told():
+        found = readout(figure)
+        assert found["near_pairs"] == f"{state.near_share():.1%}"
+        assert int(found["calls"]) == len(state.rectangles())
+
+    assert_told()
+    slider_of(figure, "Length").press("End")
+    state.length = 8192
+    assert_told()
+    drag(figure, "Smallest tile", 1.0)
+    state.leaf = 512
+    assert_told()
+
+
+@pytest.mark.parametrize("chapter", chapters(".rp-model"))
+def test_trained_models_err_as_the_text_says(open_chapter, chapter):
+    figure = open_chapter(chapter).locator(".rp-model")
+    state = TrainedModelExplorer(text="headline", length=32, head=3)
+
+    def assert_told():
+        right, asked = state.right()
+        told = figure.locator(".rp-model-score").inner_text()
+        assert f"{right} of {asked} answers right" in told
+
+    assert_told()
+    slider_of(figure, "Length").press("ArrowRight")
+    state.length = 33
+    assert_told()
+    drag(figure, "Length", 1.0)
+    state.length = 256
+    for scheme in state.schemes:
+        figure.get_by_role("radio", name=scheme).check()
+        state.scheme = scheme
+        assert_told()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
