@@ -4,7 +4,7 @@ import ast
 
 import torch
 from torch import nn
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
 from book.tools.notebooks import BOOK, read
 from relpos_lib import relative_attention, relative_offsets, table_rows
@@ -77,7 +77,21 @@ class DropsInEvaluation(Attention):
 class DropsTheOutput(Attention):
     def forward(self, q, k, v):
         out = relative_attention(q, k, v, bias_table=self.bias_table)
-        return dropout(out, self.dropout_p, self.training).square()
+        return dropout(out, self.dropout_p, self.training)
+
+
+class ForgetsTheValues(Attention):
+    def forward(self, q, k, v):
+        one = torch.eye(v.shape[2]).expand(*v.shape[:2], -1, -1)
+        return super().forward(q, k, one)
+
+
+class AttentionOfTorch(Attention):
+    def forward(self, q, k, v):
+        far = self.bias_table.shape[1] // 2
+        bias = self.bias_table[:, table_rows(q.shape[2], k.shape[2], far)]
+        dropout_p = self.dropout_p if self.training else 0.0
+        return scaled_dot_product_attention(q, k, v, bias[None], dropout_p)
 
 
 def bias(scores, table):
@@ -131,6 +145,10 @@ def rows_as_floats(x, far):
     return rows(x, far).double()
 
 
+def rows_of_width(x, far):
+    return rows(x.mT, far)
+
+
 def rows_on_the_cpu(x, far):
     return table_rows(x.shape[1], x.shape[1], far)
 
@@ -144,6 +162,15 @@ def softmax(scores, mask):
 def softmax_of_lowest(scores, mask):
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0)
+
+
+def softmax_filled_twice(scores, mask):
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask, 0)
+
+
+def softmax_of_a_sum_filled_after(scores, mask):
+    hidden = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    return (scores + hidden).softmax(-1).masked_fill(~mask, 0)
 
 
 def softmax_of_low(scores, mask):
@@ -181,12 +208,14 @@ def scores_by_long_shift(query, table):
 
 RIGHT = [
     (check_evaluation, Attention),
+    (check_evaluation, AttentionOfTorch),
     (check_directions, bias),
     (check_far_values, values),
     (check_cached_weights, weights_of),
     (check_half_rows, rows),
     (check_empty_rows, softmax),
     (check_empty_rows, softmax_of_lowest),
+    (check_empty_rows, softmax_filled_twice),
     (check_joined_heads, join),
     (check_position_scores, scores_of),
     (check_position_scores, scores_by_long_shift),
@@ -197,6 +226,7 @@ WRONG = [
     (check_evaluation, NeverDrops),
     (check_evaluation, DropsInEvaluation),
     (check_evaluation, DropsTheOutput),
+    (check_evaluation, ForgetsTheValues),
     (check_evaluation, lambda table, dropout_p: bias),
     (check_directions, mirrored_bias),
     (check_directions, lambda scores, table: scores),
@@ -212,8 +242,10 @@ WRONG = [
     (check_half_rows, rows_in_float16),
     (check_half_rows, rows_as_floats),
     (check_half_rows, lambda x, far: rows(x, far).mT),
+    (check_half_rows, rows_of_width),
     (check_half_rows, rows_on_the_cpu),
     (check_empty_rows, softmax_of_low),
+    (check_empty_rows, softmax_of_a_sum_filled_after),
     (check_empty_rows, softmax_of_nothing),
     (check_empty_rows, softmax_without_nan),
     (check_empty_rows, lambda s, m: softmax(s, m).detach()),
@@ -245,20 +277,22 @@ test_common_mistakes_are_named = names(
     [
         (check_evaluation, SUSPECTS["SuspectAttention"], "two calls in eval"),
         (check_evaluation, NeverDrops, "no weight is dropped"),
+        (check_evaluation, DropsTheOutput, "something else was dropped"),
         (check_directions, SUSPECTS["suspect_bias"], "get the same bias"),
         (check_directions, mirrored_bias, "changed places"),
         (check_far_values, SUSPECTS["suspect_values"], "a table of ones must give 1"),
         (check_cached_weights, SUSPECTS["suspect_weights"], "gives no weight to key"),
         (check_cached_weights, weights_on_all, "still ahead"),
-        (check_half_rows, SUSPECTS["suspect_rows"], "in torch.bfloat16 with L=300"),
+        (check_half_rows, SUSPECTS["suspect_rows"], "row (i, j) at (253, 257) is 7"),
         (check_half_rows, rows_in_float16, "in torch.float16 with L=2051"),
         (check_half_rows, rows_as_floats, "integer dtype"),
+        (check_half_rows, rows_of_width, "shape (2, 2), expected (5, 5)"),
         (check_half_rows, rows_on_the_cpu, "device of the input"),
         (check_empty_rows, SUSPECTS["suspect_softmax"], "becomes NaN"),
         (check_empty_rows, softmax_of_low, "must not see"),
         (check_empty_rows, softmax_of_nothing, "gets NaN"),
         (check_empty_rows, softmax_without_nan, "came from"),
         (check_joined_heads, SUSPECTS["suspect_join"], "holds numbers that place"),
-        (check_position_scores, SUSPECTS["suspect_scores"], "ahead of it"),
+        (check_position_scores, SUSPECTS["suspect_scores"], "ahead of the query"),
     ]
 )

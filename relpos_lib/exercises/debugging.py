@@ -19,6 +19,7 @@ from relpos_lib.exercises.pairs import (
     pair_vectors,
 )
 from relpos_lib.exercises.report import (
+    NotYet,
     copies,
     exercise,
     expect,
@@ -32,28 +33,36 @@ from relpos_lib.exercises.report import (
 def check_evaluation(attention: Callable[..., Any]) -> None:
     """Whether the module ``attention(bias_table, dropout_p)`` evaluates rightly."""
     for batch, heads, q_len, k_len, width in SIZES:
-        query, key, table = draw(
-            (batch, heads, q_len, width), (batch, heads, k_len, width), (heads, 5)
+        query, key, table, content = draw(
+            (batch, heads, q_len, width),
+            (batch, heads, k_len, width),
+            (heads, 5),
+            (batch, heads, k_len, width),
         )
-        # With this value the output is the weights themselves.
-        value = torch.eye(k_len, dtype=torch.double).expand(batch, heads, -1, -1)
+        # With these values an output is its weights, and then their sum of contents.
+        one = torch.eye(k_len, dtype=torch.double).expand(batch, heads, -1, -1)
+        value = torch.cat([one, content], -1)  # (B, H, S, S + D)
         module = attention(*copies(table), 0.5)
         expect_given(module)
         expect(isinstance(module, nn.Module), "it must make a torch.nn.Module")
-        weights = relative_attention(
-            query, key, value, bias_table=table, backend="loop"
-        )
+        wanted = relative_attention(query, key, value, bias_table=table, backend="loop")
         first, again = (_run(module.eval(), query, key, value) for _ in range(2))
         expect(torch.equal(first, again), "two calls in eval give different outputs")
-        expect_equal("in eval, the output (b, h, i, d)", first, weights, 1e-5)
+        expect_equal("in eval, the output (b, h, i, d)", first, wanted, 1e-5)
         training = _run(module.train(), query, key, value)
-        lost = training == 0
+        weights, out = training[..., :k_len], training[..., k_len:]
+        lost = weights == 0
         expect(bool(lost.any()), "in training no weight is dropped any more")
         expect_equal(
             "in training with dropout_p=0.5, a weight that is kept",
-            training,
-            (2 * weights).masked_fill(lost, 0),
+            weights,
+            (2 * wanted[..., :k_len]).masked_fill(lost, 0),
             1e-5,
+        )
+        expect(
+            torch.allclose(out, weights @ content, atol=1e-4),
+            "in training, the output is not the values weighted by what is left of "
+            "the weights: something else was dropped, too",
         )
 
 
@@ -140,11 +149,16 @@ def check_half_rows(rows: Callable[..., Tensor]) -> None:
             expect_given(answer)
             expect(isinstance(answer, Tensor), "the rows must be a tensor")
             shape = tuple(answer.shape)
-            expect(shape == (length, length), f"{case}, the rows have shape {shape}")
-            for query in range(length - 3, length):  # the last ones are in danger
-                wanted = (torch.arange(length) - query).clamp(-far, far) + far
-                what = f"{case}, for query {query} the row of key"
-                expect_equal(what, answer[query], wanted)
+            expect(
+                shape == (length, length),
+                f"{case}, the rows have shape {shape}, expected {(length, length)}",
+            )
+            place = torch.arange(length)
+            wanted = (place - place[:, None]).clamp(-far, far) + far
+            for i, j in (answer != wanted).nonzero()[:1].tolist():  # the first one
+                found, right = answer[i, j].item(), wanted[i, j].item()
+                message = f"{case}, the row (i, j) at {(i, j)} is {found:g}"
+                raise NotYet(f"{message}, expected {right}")
             whole = not answer.is_floating_point()
             expect(whole, "rows are looked up, so they must have an integer dtype")
     elsewhere = rows(torch.zeros(1, 3, 2, device="meta"), 4)
@@ -207,7 +221,7 @@ def check_joined_heads(join_heads: Callable[..., Tensor]) -> None:
             [torch.cat(list(out[:, :, i].unbind(1)), -1) for i in range(length)], 1
         )  # (B, L, H * D)
         expect_equal(
-            "the result (b, i, n), with all of head 0 before all of head 1",
+            "with all of head 0 before all of head 1, the result (b, i, n)",
             join_heads(*copies(out)),
             wanted,
         )
@@ -225,7 +239,9 @@ def check_position_scores(position_scores: Callable[..., Tensor]) -> None:
         expect_equal(
             f"{case} of a key up to the query", got.tril(), wanted.tril(), 1e-5
         )
-        expect_equal(f"{case} of a key ahead of it", got.triu(), wanted.triu(), 1e-5)
+        expect_equal(
+            f"{case} of a key ahead of the query", got.triu(), wanted.triu(), 1e-5
+        )
 
 
 def _run(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
