@@ -71,6 +71,11 @@ def bias_times(q, k, v, bias_table, visible):
     return masked_softmax(scores, visible) @ v
 
 
+def bias_by(q, k, v, bias_table, visible, rows):
+    scores = q @ k.mT / q.shape[-1] ** 0.5 + bias_table[:, rows]
+    return masked_softmax(scores, visible) @ v
+
+
 def mask_before_adding(q, k, v, bias_table, visible):
     rows = table_rows(q.shape[2], k.shape[2], bias_table.shape[1] // 2)
     scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~visible, -1e9)
@@ -82,13 +87,13 @@ def no_mask(q, k, v, bias_table, visible):
     return bias_attention(q, k, v, bias_table, torch.ones_like(visible))
 
 
-def scores_by_loop(q, k, key_table):
+def scores_by_loop(q, k, key_table, first_row=0):
     distance = len(key_table) // 2
     scores = q.new_zeros(*q.shape[:3], k.shape[2])
     for i in range(q.shape[2]):
         for j in range(k.shape[2]):
             offset = j - (k.shape[2] - q.shape[2] + i)
-            row = min(max(offset, -distance), distance) + distance
+            row = min(max(offset, -distance), distance) + distance - first_row
             key = k[:, :, j] + key_table[row]
             scores[:, :, i, j] = (q[:, :, i] * key).sum(-1)
     return scores / q.shape[-1] ** 0.5
@@ -128,6 +133,38 @@ def value_term_in_float32(weights, value_table):
     return bins.scatter_add(-1, rows.expand_as(weights), weights) @ value_table
 
 
+def scores_by_one_hot(q, k, key_table):
+    rows = table_rows(q.shape[2], k.shape[2], len(key_table) // 2)
+    each = F.one_hot(rows, len(key_table)).to(q.dtype)
+    position = torch.einsum("bhir,ijr->bhij", q @ key_table.mT, each)
+    return (q @ k.mT + position) / q.shape[-1] ** 0.5
+
+
+def scores_against_keys(q, k, key_table):
+    rows = table_rows(q.shape[2], k.shape[2], len(key_table) // 2)
+    position = torch.einsum("bhjd,ijd->bhij", k, key_table[rows])
+    return (q @ k.mT + position) / q.shape[-1] ** 0.5
+
+
+def value_term_of_shares(weights, value_table):
+    shares = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+    return value_term(shares, value_table)
+
+
+def forgets_bins(weights, value_table):
+    bins = weights.new_zeros(*weights.shape[:3], len(value_table))
+    return bins @ value_table
+
+
+def learns_nothing(*args):
+    return shaw_attention(*args).detach()
+
+
+def learns_half(q, k, v, key_table, value_table, visible, dropout=0.0):
+    weights = masked_softmax(shaw_scores(q, k, key_table), visible)
+    return weights @ v + value_term(weights.detach(), value_table)
+
+
 def values_of_every_pair(weights, value_table):
     rows = table_rows(*weights.shape[2:], len(value_table) // 2)
     return torch.einsum("bhij,ijd->bhid", weights, value_table[rows])
@@ -143,6 +180,29 @@ def drops_twice(q, k, v, key_table, value_table, visible, dropout=0.0):
     weights = masked_softmax(shaw_scores(q, k, key_table), visible)
     values = F.dropout(weights, dropout) @ v
     return values + value_term(F.dropout(weights, dropout), value_table)
+
+
+def drops_one_side(q, k, v, key_table, value_table, visible, dropout=0.0, side=0):
+    weights = masked_softmax(shaw_scores(q, k, key_table), visible)
+    both = [weights, weights]
+    both[side] = F.dropout(weights, dropout)
+    return both[0] @ v + value_term(both[1], value_table)
+
+
+def drops_output(*args):
+    return F.dropout(shaw_attention(*args[:6]), *args[6:] or [0.0])
+
+
+def drops_by_hand(
+    q, k, v, key_table, value_table, visible, dropout=0.0, grow=True, share=False
+):
+    weights = masked_softmax(shaw_scores(q, k, key_table), visible)
+    weights = weights * (torch.rand_like(weights) >= dropout)
+    if share and dropout:
+        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+    elif grow:
+        weights = weights / (1 - dropout)
+    return weights @ v + value_term(weights, value_table)
 
 
 def drops_nothing(*args):
@@ -205,6 +265,17 @@ class EmptyTables(ShawAttention):
 class WideTables(ShawAttention):
     def make_table(self, shape):
         return super().make_table((shape[0], shape[1] * self.heads))
+
+
+class OneTable(ShawAttention):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.value_table = self.key_table
+
+
+class DropsATenth(ShawAttention):
+    def probability(self):
+        return 0.1 if self.training else 0.0
 
 
 class DropsAlways(ShawAttention):
@@ -283,6 +354,40 @@ MISTAKES = [
         lambda *a: plain_attention(*a, scale=(a[0].shape[1] * a[0].shape[3]) ** -0.5),
         "of one head",
     ),
+    (check_step_1, lambda *a: plain_attention(*a, axis=1), "the last axis"),
+    (
+        check_step_1,
+        lambda *a: plain_attention(*a, scale=a[0].shape[3] ** 0.5),
+        "do not multiply",
+    ),
+    *(
+        (
+            check_step_1,
+            lambda *a, axis=axis: plain_attention(
+                *a, scale=(a[0].shape + a[1].shape)[axis] ** -0.5
+            ),
+            f"root of the number of {name}",
+        )
+        for axis, name in ((1, "heads"), (2, "queries"), (6, "keys"))
+    ),
+    (
+        check_step_1,
+        lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5) @ v,
+        "softmax is missing",
+    ),
+    (
+        check_step_2,
+        lambda s, m: (s + ~m * -1e9).softmax(-1).masked_fill(~m, 0),
+        "a hidden score of 1e10",
+    ),
+    (
+        check_step_2,
+        lambda s, m: F.normalize(
+            s.softmax(-1).masked_fill(~m, 0), p=1, dim=-1, eps=1e-9
+        ),
+        "a hidden score of 1e10",
+    ),
+    (check_step_2, lambda s, m: masked_softmax(s.mT, m.mT).mT, "the last axis"),
     (check_step_2, lambda s, m: masked_softmax(s, ~m), "True means may attend"),
     (
         check_step_2,
@@ -351,6 +456,16 @@ MISTAKES = [
         "future is still visible",
     ),
     (check_step_3_visible, lambda *a: visible_keys(*a).float(), "must be bool"),
+    (
+        check_step_3_visible,
+        lambda q, real: (relative_offsets(q, real.shape[1]) <= 0) | real[:, None, None],
+        "use &",
+    ),
+    (check_step_3_visible, lambda q, real: visible_keys(q, ~real), "False for padding"),
+    (check_step_4, lambda *a: table_rows(*a) + 1, "from zero"),
+    (check_step_4, lambda q, k, d: relative_offsets(q, k) + d, "clip it to [-K, K]"),
+    (check_step_4, lambda *a: table_rows(*a) - 9, "the first one is 0"),
+    (check_step_4, lambda *a: table_rows(*a) + 9, "the last one is 2K"),
     (check_step_4, rows_from_left, "stand on the last"),
     (check_step_4, lambda *a: table_rows(*a) - a[2], "add K after clipping"),
     (
@@ -394,6 +509,33 @@ MISTAKES = [
         lambda q, k, v, b, m: bias_attention(q, k, v, b * 0, m),
         "bias is missing",
     ),
+    (
+        check_step_5,
+        lambda q, k, v, b, m: bias_attention(q * 0, k, v, b, m),
+        "content scores are missing",
+    ),
+    (
+        check_step_5,
+        lambda q, k, v, b, m: bias_attention(q, k, v, b[:1].expand_as(b), m),
+        "every head",
+    ),
+    (
+        check_step_5,
+        lambda q, k, v, b, m: bias_by(
+            q, k, v, b, m, table_rows(q.shape[2], k.shape[2], len(b) // 2)
+        ),
+        "the second axis of bias_table",
+    ),
+    (check_step_6, lambda *a: scores_by_loop(*a, len(a[2]) // 2), "add K after"),
+    (check_step_6, scores_against_keys, "meet the query"),
+    (
+        check_step_6,
+        lambda *a: scores_by_loop(*a) / a[0].shape[-1] ** 0.5,
+        "by the root of D",
+    ),
+    (check_step_7, scores_by_one_hot, "(Q, S, 2K+1)"),
+    (check_step_8, value_term_of_shares, "add up to one"),
+    (check_step_8, forgets_bins, "the bins are empty"),
     (check_step_6, content_scaled_alone, "divide both terms"),
     (
         check_step_6,
@@ -426,12 +568,42 @@ MISTAKES = [
     (check_step_8, values_of_every_pair, "a vector for every pair"),
     (check_step_8, value_term_in_float32, "weights.new_zeros"),
     (check_step_8_attention, drops_twice, "drop once"),
-    (check_step_8_attention, drops_nothing, "with dropout=1"),
+    (check_step_8_attention, drops_nothing, "nothing is dropped"),
+    (check_step_8_attention, drops_one_side, "the bins get weights"),
+    (
+        check_step_8_attention,
+        lambda *a: drops_one_side(*a, side=1),
+        "the values get weights",
+    ),
+    (check_step_8_attention, drops_output, "not numbers of the output"),
+    (check_step_8_attention, drops_by_hand, "is NaN"),
+    (
+        check_step_8_attention,
+        lambda *a: drops_by_hand(*a, grow=False),
+        "must grow by",
+    ),
+    (
+        check_step_8_attention,
+        lambda *a: drops_by_hand(*a, share=True),
+        "add up to one again",
+    ),
+    (
+        check_step_8_attention,
+        lambda *a: shaw_attention(*a[:5], torch.ones_like(a[5]), *a[6:]),
+        "still visible",
+    ),
+    (
+        check_step_8_attention,
+        lambda q, k, v, a, b, *rest: shaw_attention(q, k, v, a, a, *rest),
+        "a table of their own",
+    ),
     (check_step_8_attention, without_value_vectors, "of the values are missing"),
     (check_step_8_attention, tables_swapped, "two tables"),
     (check_step_9, PlainTables, "no nn.Parameter"),
     (check_step_9, EmptyTables, "Xavier-uniform"),
     (check_step_9, WideTables, "as wide as a head"),
+    (check_step_9, OneTable, "the same numbers"),
+    (check_step_9, DropsATenth, "made with dropout=0"),
     (check_step_9, DropsAlways, "in eval mode differ"),
     (check_step_9, DropsNever, "does nothing"),
     (check_step_9, WithoutKeyTable, "the output"),
@@ -445,7 +617,14 @@ MISTAKES = [
         lambda *a: decode_step(*a, hide=lambda *n: sees_all(*n).tril()),
         "aligned with the first key",
     ),
+    (
+        check_step_10,
+        lambda *a: decode_step(*a, hide=lambda q, k: relative_offsets(q, k) < 0),
+        "attend to itself",
+    ),
     (check_step_10, lambda *a: decode_step(*a)[0], "return the output and"),
+    (check_whole, learns_nothing, "no gradient"),
+    (check_whole, learns_half, "the gradient of q"),
     (check_whole, without_value_vectors, "of the values are missing"),
 ]
 OTHERS = [

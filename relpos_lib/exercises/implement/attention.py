@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -33,25 +33,32 @@ def check_step_1(plain_attention: Callable[..., Tensor]) -> None:
             (batch, heads, q_len, width),
         )
         wanted = relative_attention(q, k, v, backend="loop")
-        products, root = q @ k.mT, math.sqrt(width)
-        for wrong, hint in (
-            (products.softmax(-1), "divide the scores by sqrt(D) before the softmax"),
-            ((products / width).softmax(-1), "divide by the root of D, not by D"),
-            (
-                products.softmax(-1) / root,
-                "divide the scores by sqrt(D), not the weights",
-            ),
-            (
-                (products / root).softmax(-2),
-                "the softmax runs over the keys, the last axis of the scores",
-            ),
-            (
-                (products / math.sqrt(heads * width)).softmax(-1),
-                "D is the width of one head, not of the model",
-            ),
-        ):
-            expect_other_than(got, wanted, wrong @ v, hint)
+        for weights, hint in _wrong_weights(q, k):
+            expect_other_than(got, wanted, weights @ v, hint)
         expect_equal(f"for {case}, the output (b, h, i, d)", got, wanted, 1e-5)
+
+
+def _wrong_weights(query: Tensor, key: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Weights that come from common mistakes, each with its hint."""
+    _, heads, q_len, width = query.shape
+    products, root = query @ key.mT, math.sqrt(width)
+    axis = "the softmax runs over the keys, the last axis of the scores"
+    yield products.softmax(-1), "divide the scores by sqrt(D) before the softmax"
+    yield (products / width).softmax(-1), "divide by the root of D, not by D"
+    yield (products * root).softmax(-1), "divide by sqrt(D), do not multiply"
+    yield products.softmax(-1) / root, "divide the scores by sqrt(D), not the weights"
+    yield products / root, "the softmax is missing"
+    for wrong in (0, 1, 2):
+        yield (products / root).softmax(wrong), axis
+    yield (
+        (products / math.sqrt(heads * width)).softmax(-1),
+        "D is the width of one head, not of the model",
+    )
+    for size, name in ((heads, "heads"), (q_len, "queries"), (key.shape[2], "keys")):
+        yield (
+            (products / math.sqrt(size)).softmax(-1),
+            f"this is the root of the number of {name}; D is the last axis of q",
+        )
 
 
 @exercise
@@ -90,6 +97,8 @@ def _wrong_bias(
         return softmax_of_visible(scores, visible)
 
     plain = soft(products / root)
+    heads_as_rows = min(len(table) // 2, distance)
+    of_heads = table[:, pair_rows(q_len, k_len, heads_as_rows, heads_as_rows)]
     return [
         (soft((products + bias) / root), "add the bias after the division by sqrt(D)"),
         (plain + bias, "add the bias to the scores, before the softmax"),
@@ -97,6 +106,15 @@ def _wrong_bias(
         (soft(products / root * bias), "a bias is added, not multiplied"),
         (soft(products / root - bias), "a bias is added, not taken away"),
         (plain, "the bias is missing"),
+        (soft(bias.expand_as(products)), "the content scores are missing"),
+        (
+            soft(products / root + bias[:1]),
+            "every head has biases of its own: bias_table[:, rows]",
+        ),
+        (
+            soft(products / root + of_heads),
+            "K comes from the second axis of bias_table: bias_table.shape[1] // 2",
+        ),
         (soft(products / root + from_left), LEFT),
         (soft(products / root + table.flip(1)[:, rows]), FLIPPED),
         (soft(products + bias), "the content scores are not divided by sqrt(D)"),

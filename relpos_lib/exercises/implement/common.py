@@ -12,6 +12,10 @@ LEFT = (
     "so query i is at position S - Q + i"
 )
 FLIPPED = "left and right have changed places: an offset is key minus query"
+LOST = (
+    "add K after clipping: a negative row is read from the end of the table, without "
+    "an error"
+)
 DISTANCES = (2, 0, 1, 9)
 
 

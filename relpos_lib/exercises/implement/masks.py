@@ -26,10 +26,10 @@ def check_step_2(masked_softmax: Callable[..., Tensor]) -> None:
         shape = (batch, heads, q_len, k_len)
         [scores] = draw(shape)
         for visible, case in _masks(batch, q_len, k_len):
-            what = f"the weights, {case}, Q={q_len}, S={k_len}"
+            sizes = f"{case}, Q={q_len}, S={k_len}"
             answer = masked_softmax(*copies(scores), visible.clone())
-            got = numbers(what, answer, shape)
-            _expect_weights(what, got, scores, visible)
+            got = numbers(f"{sizes}: the result", answer, shape)
+            _expect_weights(sizes, got, scores, visible)
     _expect_gradient(masked_softmax)
     _expect_hidden(masked_softmax)
 
@@ -47,7 +47,7 @@ def _masks(batch: int, q_len: int, k_len: int) -> Iterator[tuple[Tensor, str]]:
     yield blind, "with query 0 blind"
 
 
-def _expect_weights(what: str, got: Tensor, scores: Tensor, visible: Tensor) -> None:
+def _expect_weights(case: str, got: Tensor, scores: Tensor, visible: Tensor) -> None:
     wanted = softmax_of_visible(scores, visible)
     seen = visible.expand_as(scores)
     blind = ~seen.any(-1, keepdim=True).expand_as(scores)
@@ -78,9 +78,13 @@ def _expect_weights(what: str, got: Tensor, scores: Tensor, visible: Tensor) -> 
             (scores * seen).softmax(-1),
             "a score of 0 hides nothing, since exp(0) = 1: fill with -torch.inf",
         ),
+        (
+            softmax_of_visible(scores.mT, seen.mT).mT,
+            "the softmax runs over the keys, the last axis of the scores",
+        ),
     ):
         expect_other_than(got, wanted, wrong, hint)
-    expect_equal(f"{what}, at (b, h, i, j)", got, wanted, 1e-5)
+    expect_equal(f"{case}: the weight (b, h, i, j)", got, wanted, 1e-5)
 
 
 def _expect_gradient(masked_softmax: Callable[..., Tensor]) -> None:
@@ -89,7 +93,7 @@ def _expect_gradient(masked_softmax: Callable[..., Tensor]) -> None:
     visible = torch.tensor([[False] * 3, [True] * 3])
     weights = masked_softmax(scores, visible[None, None])
     expect(
-        weights.requires_grad,
+        getattr(weights, "requires_grad", False),
         "no gradient reaches the scores: nothing could be learned",
     )
     loss = (weights * torch.arange(3.0)).sum()
@@ -102,8 +106,15 @@ def _expect_gradient(masked_softmax: Callable[..., Tensor]) -> None:
 
 
 def _expect_hidden(masked_softmax: Callable[..., Tensor]) -> None:
-    """Refuse large negative numbers in the place of minus infinity."""
+    """Refuse large negative numbers, and hidden scores that still count."""
     only_self = torch.eye(3, dtype=torch.bool)[None, None]
+    high = torch.full((1, 1, 3, 3), 1e10).masked_fill(only_self, 0)
+    got = numbers("the weights", masked_softmax(high, only_self), (1, 1, 3, 3))
+    expect(
+        torch.allclose(got[0, 0], torch.eye(3, dtype=torch.double)),
+        "a hidden score of 1e10 still changes the weights: put -torch.inf in its "
+        "place before the softmax, and do not add to it",
+    )
     low = torch.full((1, 1, 3, 3), -3e9)
     got = numbers("the weights", masked_softmax(low, only_self), (1, 1, 3, 3))
     large = "a large negative number is not hidden enough: fill with -torch.inf"

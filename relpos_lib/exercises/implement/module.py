@@ -35,6 +35,10 @@ def check_step_9(make_module: Callable[..., nn.Module]) -> None:
     expect(isinstance(module, nn.Module), "write a class that is an nn.Module")
     for name in ("key_table", "value_table"):
         _expect_table(module, name, (2 * distance + 1, width // heads))
+    expect(
+        not torch.equal(*(getattr(module, f"{one}_table") for one in ("key", "value"))),
+        "key_table and value_table hold the same numbers: make two, and fill both",
+    )
     for length in (1, 5, 9):
         x = draw((2, length, width))[0].float()
         visible = visible_pairs(2, length, length)
@@ -44,6 +48,7 @@ def check_step_9(make_module: Callable[..., nn.Module]) -> None:
             got = module.eval()(x.clone(), visible.clone())
         expect_equal(f"for L={length}, the output (b, i, e)", got, wanted, 1e-5)
     _expect_gradients(module, width)
+    _expect_rate(make_module(width, heads, distance, 0.0), width)
     odd = {name for name, p in module.state_dict().items() if 9 in p.shape}
     expect(not odd, f"{sorted(odd)} depends on the length of the input: do not keep it")
 
@@ -63,15 +68,15 @@ def check_step_10(decode_step: Callable[..., Any]) -> None:
             cache: Any = (empty, empty.clone())
             done = 0
             for new in sizes:
-                case = f"with {done} tokens in the cache and {new} new"
+                case = f"cache of length {done} and {new} new"
                 seen, now = x[:, : done + new], x[:, done : done + new]
                 out, cache = output_and_cache(decode_step(module, now.clone(), cache))
-                got = numbers(f"the output, {case}", out, (batch, new, width))
+                got = numbers(f"{case}: the output", out, (batch, new, width))
                 _expect_cache(case, cache, module, seen, new)
                 for wrong, hint in _wrong_steps(module, seen, new):
                     wanted = full[:, done : done + new].double()
-                    expect_other_than(got, wanted, wrong.double(), f"{case}, {hint}")
-                expect_equal(f"{case}, the output (b, i, e)", got, wanted, 1e-5)
+                    expect_other_than(got, wanted, wrong.double(), f"{case}: {hint}")
+                expect_equal(f"{case}: the output (b, i, e)", got, wanted, 1e-5)
                 done += new
 
 
@@ -161,6 +166,14 @@ def _expect_modes(module: nn.Module, x: Tensor, visible: Tensor) -> None:
         )
 
 
+def _expect_rate(module: nn.Module, width: int) -> None:
+    """Refuse a module that was made without dropout and drops all the same."""
+    x = draw((2, 5, width))[0].float()
+    visible = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    once, again = (numbers("the output", module.train()(x, visible)) for _ in range(2))
+    expect(torch.equal(once, again), "made with dropout=0, the module drops weights")
+
+
 def _expect_gradients(module: nn.Module, width: int) -> None:
     """Refuse a module with a parameter that learns nothing."""
     x = draw((2, 5, width))[0].float()
@@ -179,11 +192,11 @@ def _expect_cache(
     """Refuse a cache that does not hold the keys and values of all tokens in order."""
     for what, name, part in zip(("keys", "values"), ("wk", "wv"), cache, strict=True):
         wanted = _heads(module, name, 3, x).double()
-        got = numbers(f"the {what} of the cache", part)
+        got = numbers(f"the cache of {what}", part)
         has, shape = tuple(got.shape), tuple(wanted.shape)
         expect(
             has == shape,
-            f"{case}, the cache then has {what} of shape {has}, expected {shape}: the "
+            f"{case}: the cache then has {what} of shape {has}, expected {shape}: the "
             "old ones and the new ones",
         )
         expect_other_than(
@@ -192,7 +205,7 @@ def _expect_cache(
             wanted.roll(new, dims=2),
             f"new {what} go behind the old ones, along the axis of positions",
         )
-        expect_equal(f"{case}, the {what} of the cache", got, wanted, 1e-5)
+        expect_equal(f"{case}: the cache of {what}", got, wanted, 1e-5)
 
 
 def _wrong_steps(
@@ -209,6 +222,8 @@ def _wrong_steps(
     for visible, start, hint in (
         (every, None, "a token sees those after it: inside a chunk, hide the future"),
         (every.tril(), None, "the mask is aligned with the first key: " + LEFT),
+        (every.tril(length - new - 1), None, "a token may attend to itself"),
+        (every.triu(length - new), None, "this shows the future and hides the past"),
         (causal, 0, LEFT),
         (every, 0, LEFT),
     ):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relpos_lib.exercises.implement.common import DISTANCES, FLIPPED, LEFT
+from relpos_lib.exercises.implement.common import DISTANCES, FLIPPED, LEFT, LOST
 from relpos_lib.exercises.pairs import expect_other_than, pair_rows
 from relpos_lib.exercises.report import (
     exercise,
@@ -25,7 +25,7 @@ def check_step_3(offsets_of: Callable[..., Tensor]) -> None:
     for q_len, k_len in ((3, 3), (1, 4), (2, 5), (5, 2), (1, 1)):
         case = f"for Q={q_len}, S={k_len}"
         got = _whole(
-            f"the offsets {case}", offsets_of(q_len, k_len), (q_len, k_len), "an offset"
+            f"the result {case}", offsets_of(q_len, k_len), (q_len, k_len), "an offset"
         )
         far = q_len + k_len
         wanted = pair_rows(q_len, k_len, far, far).double() - far
@@ -61,24 +61,23 @@ def check_step_4(rows_of: Callable[..., Tensor]) -> None:
         for q_len, k_len in ((3, 3), (1, 5), (4, 6), (5, 2)):
             case = f"for Q={q_len}, S={k_len}, K={distance}"
             got = _whole(
-                f"the rows {case}",
+                f"the result {case}",
                 rows_of(q_len, k_len, distance),
                 (q_len, k_len),
                 "a row",
-            )
-            expect(
-                float(got.min()) >= 0,
-                f"{case}, there is a row {got.min():.0f}: add K after clipping; a "
-                "negative row would be read from the end of the table, without an "
-                "error",
             )
             wanted = pair_rows(q_len, k_len, distance, distance).double()
             for wrong, hint in _wrong_rows(q_len, k_len, distance):
                 expect_other_than(got, wanted, wrong.double(), hint)
             expect(
+                float(got.min()) >= 0,
+                f"{case}, there is a row {got.min():.0f}, but the first one is 0: "
+                "clip to [-K, K] at both ends",
+            )
+            expect(
                 float(got.max()) <= 2 * distance,
                 f"{case}, there is a row {got.max():.0f}, but the last one is 2K = "
-                f"{2 * distance}: clip to [-K, K] first",
+                f"{2 * distance}: clip to [-K, K] at both ends",
             )
             expect_equal(f"{case}, the row (i, j)", got, wanted)
 
@@ -87,10 +86,11 @@ def _whole(what: str, answer: Any, shape: tuple[int, ...], one: str) -> Tensor:
     """The numbers of an answer that must be of whole numbers."""
     got = numbers(what, answer, shape)
     if isinstance(answer, Tensor):
+        half = answer.dtype in (torch.float16, torch.bfloat16)
         expect(
             answer.dtype in (torch.int64, torch.int32),
-            f"{one} is a whole number, int64, got {answer.dtype}: half precision "
-            "cannot even count to 3000",
+            f"{one} is a whole number, int64, got {answer.dtype}"
+            + half * ", which cannot even count to 3000",
         )
     return got
 
@@ -108,6 +108,8 @@ def _expect_visible(case: str, got: Tensor, real: Tensor) -> None:
         ((offsets >= 0) & padding, "this shows the future and hides the past"),
         ((offsets <= 0).expand_as(got), "padding is still visible: use `real`"),
         (padding.expand_as(got), "the future is still visible"),
+        ((offsets <= 0) | padding, "a pair is visible if both agree: use &, not |"),
+        ((offsets <= 0) & ~padding, "`real` is True for a token, False for padding"),
     ]
     if q_len == k_len:
         by_query = (offsets <= 0) & real[:, None, :, None]
@@ -124,6 +126,8 @@ def _wrong_rows(q_len: int, k_len: int, distance: int) -> list[tuple[Tensor, str
     return [
         (pair_rows(q_len, k_len, distance, distance, start=0), LEFT),
         (2 * distance - right, FLIPPED),
+        (right - distance, LOST),
+        (right + 1, "rows count from zero: add K and no more"),
         (
             offsets.clamp(-distance, distance) + k_len - 1,
             "offset 0 must be row K at every length; with S - 1 in the place of K, a "

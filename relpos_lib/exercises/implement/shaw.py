@@ -15,9 +15,11 @@ from relpos_lib.exercises.implement.common import (
     DISTANCES,
     FLIPPED,
     LEFT,
+    LOST,
     shapes,
     visible_pairs,
 )
+from relpos_lib.exercises.implement.dropout import expect_dropout
 from relpos_lib.exercises.pairs import (
     SIZES,
     draw,
@@ -49,7 +51,7 @@ def check_step_6(shaw_scores_loop: Callable[..., Tensor]) -> None:
 def check_step_7(shaw_scores: Callable[..., Tensor]) -> None:
     """Whether ``shaw_scores(q, k, key_table)`` is step 6 without its large tensor."""
     _expect_shaw_scores(shaw_scores)
-    q, k, table = copies(*draw((1, 1, 32, 16), (1, 1, 32, 16), (5, 16)))
+    q, k, table = copies(*draw((1, 1, 32, 16), (1, 1, 32, 16), (33, 16)))
     _expect_small(lambda: shaw_scores(q, k, table))
 
 
@@ -61,15 +63,15 @@ def check_step_8(value_term: Callable[..., Tensor]) -> None:
             scores, table = draw(
                 (batch, heads, q_len, k_len), (2 * distance + 1, width)
             )
-            weights = scores.softmax(-1)
+            weights = scores.relu()  # not one in sum, and some are dropped
             case = f"for Q={q_len}, S={k_len}, K={distance}"
             got = numbers(
-                f"the values {case}",
+                f"the result {case}",
                 value_term(*copies(weights, table)),
                 (batch, heads, q_len, width),
             )
             _expect_value_term(case, got, weights, table)
-    weights, table = copies(*draw((1, 1, 32, 32), (5, 16)))
+    weights, table = copies(*draw((1, 1, 32, 32), (33, 16)))
     _expect_small(lambda: value_term(weights, table))
     try:
         value_term(weights.double(), table.double())
@@ -86,17 +88,17 @@ def check_step_8_attention(shaw_attention: Callable[..., Tensor]) -> None:
     for distance in DISTANCES:
         for sizes in SIZES:
             _expect_shaw_attention(shaw_attention, *sizes, distance)
-    _expect_dropout(shaw_attention)
+    expect_dropout(shaw_attention)
 
 
 @exercise
 def check_whole(shaw_attention: Callable[..., Tensor]) -> None:
-    """Whether your attention is the library's on shapes that nobody chose."""
+    """Whether outputs and gradients are the library's on shapes that nobody chose."""
     for _ in range(20):
         batch, heads, q_len, k_len, width, rows = torch.randint(1, 9, (6,)).tolist()
-        _expect_shaw_attention(
-            shaw_attention, batch, heads, q_len, k_len, width, rows - 1
-        )
+        sizes = (batch, heads, q_len, k_len, width, rows - 1)
+        _expect_shaw_attention(shaw_attention, *sizes)
+        _expect_same_gradients(shaw_attention, *sizes)
 
 
 def _expect_shaw_scores(scores_of: Callable[..., Tensor]) -> None:
@@ -107,28 +109,37 @@ def _expect_shaw_scores(scores_of: Callable[..., Tensor]) -> None:
             )
             case = f"for Q={q_len}, S={k_len}, K={distance}"
             got = numbers(
-                f"the scores {case}",
+                f"the result {case}",
                 scores_of(*copies(q, k, table)),
                 (batch, heads, q_len, k_len),
             )
             content, root = q @ k.mT, math.sqrt(width)
-            position = loop_scores(q, pair_vectors(table, q_len, k_len, distance))
-            from_left, flipped = (
-                loop_scores(q, pairs)
-                for pairs in (
+            pairs = pair_vectors(table, q_len, k_len, distance)
+            position = loop_scores(q, pairs)
+            from_left, flipped, lost = (
+                loop_scores(q, wrong)
+                for wrong in (
                     pair_vectors(table, q_len, k_len, distance, start=0),
                     pair_vectors(table.flip(0), q_len, k_len, distance),
+                    pair_vectors(table.roll(distance, 0), q_len, k_len, distance),
                 )
             )
+            of_keys = torch.einsum("bhjd,ijd->bhij", k, pairs)
             wanted = (content + position) / root
             for wrong, hint in (
                 (content / root + position, "divide both terms by sqrt(D)"),
                 (content + position / root, "divide both terms by sqrt(D)"),
                 (content + position, "divide by sqrt(D)"),
+                (wanted / root, "divide by the root of D, not by D"),
                 (content / root, "the vectors of the keys are missing"),
                 (position / root, "the content q_i · k_j is missing"),
                 ((content + from_left) / root, LEFT),
                 ((content + flipped) / root, FLIPPED),
+                ((content + lost) / root, LOST),
+                (
+                    (content + of_keys) / root,
+                    "the vectors meet the query, q_i · a_ij, not the key",
+                ),
             ):
                 expect_other_than(got, wanted, wrong, hint)
             expect_equal(f"{case}, the score (b, h, i, j)", got, wanted, 1e-5)
@@ -141,6 +152,7 @@ def _expect_value_term(case: str, got: Tensor, weights: Tensor, table: Tensor) -
     rows = pair_rows(q_len, k_len, distance, distance).expand_as(weights)
     bins = weights.new_zeros(*weights.shape[:3], len(table))
     counts = bins.scatter_add(-1, rows, torch.ones_like(weights))
+    shares = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
     for wrong, hint in (
         (
             bins.scatter(-1, rows, weights) @ table,
@@ -148,6 +160,15 @@ def _expect_value_term(case: str, got: Tensor, weights: Tensor, table: Tensor) -
             "overwrites the others: use scatter_add, not scatter",
         ),
         (counts @ table, "add up the weights in the bins, do not count keys"),
+        (
+            bins @ table,
+            "the bins are empty: scatter_add returns new bins and leaves the old "
+            "ones as they are",
+        ),
+        (
+            bins.scatter_add(-1, rows, shares) @ table,
+            "some weights may have been dropped: do not make the bins add up to one",
+        ),
         (
             loop_values(weights, pair_vectors(table, q_len, k_len, distance, 0)),
             LEFT,
@@ -179,14 +200,18 @@ def _expect_shaw_attention(
     answer = attention(*copies(q, k, v, key_table, value_table), visible.clone())
     got = numbers(f"the output {case}", answer, tuple(q.shape))
 
-    def attend(key_table: Tensor | None, value_table: Tensor | None) -> Tensor:
+    def attend(
+        key_table: Tensor | None,
+        value_table: Tensor | None,
+        mask: Tensor | None = visible,
+    ) -> Tensor:
         return relative_attention(
             q,
             k,
             v,
             key_table=key_table,
             value_table=value_table,
-            mask=visible,
+            mask=mask,
             backend="loop",
         )
 
@@ -196,28 +221,50 @@ def _expect_shaw_attention(
         (attend(None, value_table), "the vectors of the keys are missing"),
         (wanted - attend(key_table, None), "the values themselves are missing"),
         (attend(value_table, key_table), "the two tables have changed places"),
+        (attend(key_table, key_table), "the values have a table of their own"),
+        (attend(key_table, value_table, None), "hidden keys are still visible"),
     ):
         expect_other_than(got, wanted, wrong, hint)
     expect_equal(f"{case}, the output (b, h, i, d)", got, wanted, 1e-4)
 
 
-def _expect_dropout(attention: Callable[..., Tensor]) -> None:
-    """Refuse dropout that does nothing, always acts, or acts on one side only."""
-    q, k, v, key_table, value_table = copies(
-        *draw(*shapes(1, 2, 4, 4, 3), (3, 3), (3, 3))
+def _expect_same_gradients(
+    attention: Callable[..., Tensor],
+    batch: int,
+    heads: int,
+    q_len: int,
+    k_len: int,
+    width: int,
+    distance: int,
+) -> None:
+    """Refuse an attention that learns otherwise than the library's."""
+    tensors = draw(
+        *shapes(batch, heads, q_len, k_len, width), *[(2 * distance + 1, width)] * 2
     )
-    visible = torch.ones(1, 1, 4, 4, dtype=torch.bool)
-    dropped = attention(q, k, v, key_table, value_table, visible, 1.0)
-    got = numbers("the output with dropout=1", dropped, (1, 2, 4, 3))
-    expect(not got.any(), "with dropout=1 every weight is dropped, the output is zero")
-    ones = torch.ones_like(v), -torch.ones_like(value_table)
-    torch.manual_seed(0)
-    opposed = attention(q, k, ones[0], key_table, ones[1], visible, 0.5)
-    got = numbers("the output with dropout=0.5", opposed, (1, 2, 4, 3))
+    q, k, v, key_table, value_table = exact = [t.requires_grad_() for t in tensors]
+    visible = visible_pairs(batch, q_len, k_len)
+    right = relative_attention(
+        q, k, v, key_table=key_table, value_table=value_table, mask=visible
+    )
+    wanted = _gradients(right, exact)
+    mine = [t.detach().requires_grad_() for t in copies(*exact)]
+    out = attention(*mine, visible)
     expect(
-        float(got.abs().max()) < 1e-5,
-        "a weight that is dropped must be gone from the values and from the bins: "
-        "drop once, before both",
+        getattr(out, "requires_grad", False),
+        "right, but the output has no gradient: nothing can learn",
+    )
+    names = ("q", "k", "v", "key_table", "value_table")
+    for name, found, one in zip(names, _gradients(out, mine), wanted, strict=True):
+        case = f"for Q={q_len}, S={k_len}, K={distance}"
+        expect_equal(f"{case}, the gradient of {name}", found, one, 1e-3)
+
+
+def _gradients(out: Tensor, of: list[Tensor]) -> list[Tensor]:
+    """The gradients of a sum in which every number counts differently."""
+    [probe] = draw(tuple(out.shape))
+    loss = (out * probe).sum()
+    return list(
+        torch.autograd.grad(loss, of, allow_unused=True, materialize_grads=True)
     )
 
 
@@ -248,6 +295,6 @@ def _expect_small(run: Callable[[], object]) -> None:
     )
     expect(
         work.largest < 32 * 32 * 16,
-        "right, but you made a tensor with a vector for every pair, (Q, S, D): there "
-        "are only 2K+1 different vectors",
+        "right, but you made a tensor with a vector for every pair, (Q, S, D) or "
+        "(Q, S, 2K+1): there are only 2K+1 different vectors",
     )
