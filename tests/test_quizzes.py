@@ -196,6 +196,10 @@ def test_choosing_answers():
 
     enough = [k for k in range(3, 8) if is_singled_out(-3, k) and is_singled_out(1, k)]
     assert int(answer("choosing-1")) == enough[0]
+    trained, used = table_rows(32, 32, 32), table_rows(512, 512, 32)
+    assert not torch.isin(trained, torch.tensor([0, 64])).any()
+    assert torch.isin(used, torch.tensor([0, 64])).float().mean() > 0.5
+    assert answer("choosing-4").endswith("edge rows that training never touched.")
     one = RelativePositionEmbedding(16, 64)
     assert int(answer("choosing-2")) == 2 * sum(p.numel() for p in one.parameters())
 
@@ -219,6 +223,11 @@ def test_implement_answers():
     hidden, values = torch.full((4,), -1e9), torch.arange(4.0)
     assert hidden.softmax(0) @ values == values.mean()
     assert "mean of all" in answer("implement-2")
+    lowest = torch.full((2,), -65504.0).half()
+    assert (lowest - 20).softmax(0).isnan().all()
+    assert answer("implement-3") == "A query that sees nothing gets NaN."
+    one_seen = (lowest + 20).index_fill(0, torch.tensor([0]), 0)
+    assert one_seen.softmax(0).tolist() == [1, 0]
 
 
 def test_debugging_answers():

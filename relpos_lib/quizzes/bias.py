@@ -91,13 +91,13 @@ QUESTIONS = (
         ),
         wrong(
             "Its table has too few rows.",
-            "K = 3 has a row for each of the two offsets. More rows would still be "
-            "read by all queries alike.",
+            "With K = 3 each of the two offsets has a row of its own. More rows would "
+            "still be read by all queries alike.",
         ),
         wrong(
             "The bias is added after the softmax, when it is too late.",
             "It is added before the softmax, and it does change the weights. But it "
-            "changes them by the same factor for every query.",
+            "changes the ratio of two weights by the same factor for every query.",
         ),
     ),
 )

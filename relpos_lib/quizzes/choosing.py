@@ -58,8 +58,8 @@ QUESTIONS = (
         ),
         right(
             "The lead need not last: the detour may hold at the training lengths only.",
-            "Layers can lean on something that only the trained lengths have, as "
-            "counting does. A row of its own, from K = 3, held at 96.",
+            "Layers can lean on something that only the trained lengths have, such as "
+            "how many keys there are. A row of its own, from K = 3, held at 96.",
         ),
         wrong(
             "An error, as most offsets lie beyond K.",
@@ -71,9 +71,9 @@ QUESTIONS = (
         "Shaw's vectors with K = 32 are trained on lengths 8 to 32 and used at 512. "
         "Why are they worse there than those with K = 4?",
         right(
-            "Most pairs read edge rows that training hardly touched.",
-            "Offset 31 occurs in a single pair of the longest training inputs, and 32 "
-            "in none. At 512 their rows serve most of the pairs.",
+            "Most pairs read edge rows that training never touched.",
+            "In 32 tokens no two are 32 places apart. At 512 the two rows of −32 and "
+            "+32 serve most of the pairs.",
         ),
         wrong(
             "They are not: more rows can only help.",

@@ -49,8 +49,8 @@ QUESTIONS = (
         ),
         wrong(
             "Nothing, for BLEU cannot be compared.",
-            "Within a row data, model and training are the same, so the two can be "
-            "compared. Across rows they cannot.",
+            "Within a pair the data and the size of the model are the same, so the two "
+            "can be compared. From one pair to another they cannot.",
         ),
     ),
     ask(
@@ -66,9 +66,9 @@ QUESTIONS = (
             "what the test found.",
         ),
         right(
-            "That any difference is small against the spread over seeds",
-            "More seeds might show one. Until then the cheaper of the two is a good "
-            "choice.",
+            "That the spread over seeds alone could make such a difference",
+            "More seeds might show that there is one. Until then the cheaper of the "
+            "two is a good choice.",
         ),
     ),
     ask(

@@ -39,7 +39,7 @@ QUESTIONS = (
         right(
             "It mixes the empty group in, and nobody is told.",
             "The group counts like a sum of 1, so the other weights come out too "
-            "small. Only a comparison with the definition finds it.",
+            "small. No shape and no NaN tells; a comparison with the definition does.",
         ),
         wrong(
             "It returns NaN.",

@@ -13,8 +13,8 @@ QUESTIONS = (
         ),
         wrong(
             "1/4, 1/4 and 0",
-            "This is `scatter`: of two weights that fall into one bin, only the last "
-            "is kept. The bins of a query must sum to 1.",
+            "This is `scatter`: of two weights that fall into one bin, only one is "
+            "kept. The bins of a query must sum to 1.",
         ),
         right(
             "3/4, 1/4 and 0",
@@ -47,16 +47,22 @@ QUESTIONS = (
         ),
     ),
     ask(
-        "You hide keys first, with a large negative score, and add the bias "
-        "afterwards. What can happen?",
+        "In float16 you hide keys first, with the lowest score there is, −65504, and "
+        "add the bias afterwards. What can happen?",
         right(
-            "A large bias brings hidden keys back.",
-            "What counts is the sum. So add everything first, and hide last.",
+            "A query that sees nothing gets NaN.",
+            "With a bias of −20 the sum leaves the format and becomes −∞, and a row of "
+            "−∞ has no softmax. Add everything first, and hide last.",
         ),
         wrong(
             "Nothing: a sum does not depend on the order.",
-            "Hiding replaces a score, it does not add to it. What is added later is "
-            "not hidden.",
+            "Hiding replaces a score, it does not add to it. What is added later moves "
+            "the score that you chose, and it may leave the format.",
+        ),
+        wrong(
+            "A bias of 20 brings hidden keys back.",
+            "Beside a key that is seen they stay hidden: −65484 is as far below as "
+            "before. It takes a milder number than −65504, such as −20.",
         ),
         wrong(
             "The bias is not trained, because masked scores have no gradient.",

@@ -24,7 +24,8 @@ QUESTIONS = (
         ),
         wrong(
             "1/3",
-            "That would be equal scores. The vectors make them ln 2 times 1, 2 and 0.",
+            "That would be equal scores. With keys and vectors they are ln 2 times 1, "
+            "2 and 0.",
         ),
     ),
     ask(
@@ -59,7 +60,7 @@ QUESTIONS = (
             "The number of entries fits, and `reshape` asks for nothing else.",
         ),
         right(
-            "The wanted shape, filled with the wrong numbers",
+            "The wanted shape, with numbers in wrong places",
             "`reshape` never moves an axis: it cuts the entries anew in their order. "
             "The first slice mixes positions and heads. `permute` has to come first.",
         ),
@@ -70,8 +71,9 @@ QUESTIONS = (
         ),
     ),
     ask(
-        "With a cache, one query meets 6 keys. An implementation numbers the queries "
-        "from 0 and the keys from 0. What does the model see?",
+        "With a cache, one query meets 6 keys, and nothing is masked. An "
+        "implementation numbers the queries from 0 and the keys from 0. What does the "
+        "model see?",
         wrong(
             "The right thing: offsets are differences, so any numbering will do",
             "Only if queries and keys are numbered alike. The new query is token 5, "
@@ -83,9 +85,9 @@ QUESTIONS = (
             "silence.",
         ),
         right(
-            "Its whole past as if it were its future",
-            "The offsets become 0 to 5 in place of −5 to 0. The last query has to "
-            "stand on the last key.",
+            "Its past as if it were its future",
+            "The offsets become 0 to 5 in place of −5 to 0, so the query takes the "
+            "first key for itself. It has to stand on the last one.",
         ),
     ),
 )

@@ -86,8 +86,9 @@ QUESTIONS = (
         ),
         right(
             "It is mostly wrong there: its matrices never met these angles.",
-            "The code is well defined, and nobody learned to read it there. Defined at "
-            "every position is not usable at every position.",
+            "The fast hands come round again, but the slow ones now stand where they "
+            "never stood in training. Defined at every position is not usable at every "
+            "position.",
         ),
     ),
 )
