@@ -51,6 +51,14 @@ def test_every_suspect_has_a_check():
     assert list(SUSPECTS) == list(CHECKS)
 
 
+def test_what_a_probe_prints_is_folded():
+    cells = read(BOOK / "10-debug.ipynb").cells
+    asked = [k for k, c in enumerate(cells) if c.source.startswith("**What do you")]
+    assert len(asked) == len(CHECKS)
+    for k in asked:
+        assert cells[k + 1].metadata.get("tags") == ["hide-output"]
+
+
 class Attention(nn.Module):
     def __init__(self, bias_table, dropout_p):
         super().__init__()

@@ -27,6 +27,7 @@ MAX_LINES = 15
 KNOWN_TAGS = {
     "setup",
     "hide-input",
+    "hide-output",
     "exercise-stub",
     "exercise-check",
     "raises-exception",
