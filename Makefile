@@ -5,19 +5,21 @@ PYTEST := $(RUN) -m pytest -q -n 2 --dist loadfile
 PORT ?= 8000
 # Colab's packages need Python 3.11 or 3.12.
 COLAB_PYTHON ?= $(PYTHON)
+LAB := .venv-lab
+JUPYTERLAB := jupyterlab==4.6.6
 # The sweeps whose results the book shows.
 PLANS ?= length gate gate-rate distance distance-longer distance-copy distance-text init \
 	parts offset translate text long live
 
 # Small models run faster and give the same digits everywhere on one thread.
-book notebooks test test-colab experiments: export OMP_NUM_THREADS = 1
+book notebooks test test-colab test-lab experiments: export OMP_NUM_THREADS = 1
 # Nothing here needs a display or leaves anything behind in the sources.
 export MPLCONFIGDIR ?= $(CURDIR)/.venv/matplotlib
 export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install book serve notebooks portable lint unit browser test test-colab
-.PHONY: bench bench-figures experiments clean
+.PHONY: test-lab bench bench-figures experiments clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +43,11 @@ test: install browser lint unit ## check everything; installs what is missing
 test-colab: install ## execute every notebook, installed and portable, as Colab would
 	@$(RUN) -m book.tools.colab $(COLAB_PYTHON)
 
+test-lab: install browser ## drive every figure in JupyterLab, with a kernel behind it
+	@test -x $(LAB)/bin/jupyter-lab || { $(PYTHON) -m venv $(LAB) && \
+		$(LAB)/bin/python -m pip install --quiet -r requirements.txt $(JUPYTERLAB); }
+	$(RUN) -m pytest -q tests/lab
+
 bench: install ## time relative attention against plain attention, for most of an hour
 	@$(RUN) -m relpos_lib.bench --plot _build/bench.png
 
@@ -58,7 +65,7 @@ experiments: install ## train all that the book's results need, and write them; 
 	@$(RUN) -m relpos_lib.experiments reach --write relpos_lib/results
 
 clean: ## remove everything that was built, and the environment
-	rm -rf _build .venv .venv-colab .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build .venv .venv-colab $(LAB) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find book relpos_lib tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install: ## put what everything else needs into .venv
@@ -73,4 +80,5 @@ lint: install ## check style and types
 	$(RUN) -m mypy
 
 unit: install ## test the library and the tools, without notebooks and site
-	$(PYTEST) --doctest-modules tests relpos_lib --ignore tests/notebooks --ignore tests/site
+	$(PYTEST) --doctest-modules tests relpos_lib --ignore tests/notebooks --ignore tests/site \
+		--ignore tests/lab

@@ -19,7 +19,7 @@ PACKAGE = Path(relpos_lib.__file__).parent
 # Later layers may import earlier ones, and nothing the other way round.
 LAYERS = [
     ["_checks"],
-    ["offsets", "tables", "heads", "cache"],
+    ["offsets", "tables", "heads", "cache", "backends.scratch"],
     ["sinusoidal", "rotary", "bias", "backends.inputs"],
     ["backends.loop", "backends.gather"],
     [

@@ -1,0 +1,93 @@
+"""Every figure in JupyterLab: what is moved there reaches the kernel, and back."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+SETUP = """import torch
+
+from relpos_lib import ALiBi, GatedBiasRPE, RelativeMultiHeadAttention, explorers
+from relpos_lib.records import result
+
+torch.manual_seed(0)
+content = torch.randn(1, 4, 8, 16), torch.randn(1, 4, 8, 16)
+shaw = RelativeMultiHeadAttention(16, 2, max_relative_positions=4)
+figure = explorers.{figure}
+figure"""
+# Figure; the control by its label; the trait that it moves.
+FIGURES = {
+    "index": ("IndexMatrixExplorer()", "Maximum distance", "max_distance"),
+    "sinusoid": ("SinusoidExplorer()", "Position", "position"),
+    "curve": ("BiasCurveExplorer(*content)", "Maximum distance", "max_distance"),
+    "gate": ("GateExplorer(GatedBiasRPE(4, 4), *content)", "Head", "head"),
+    "bias": (
+        "AttentionMapExplorer.from_bias(*content, ALiBi(4))",
+        "Maximum distance",
+        "max_distance",
+    ),
+    "shaw": (
+        'AttentionMapExplorer.from_shaw(shaw, torch.randn(8, 16), view="steps")',
+        "Sequence length",
+        "length",
+    ),
+    "near-far": ("NearFarExplorer()", "Length", "length"),
+    "model": ('TrainedModelExplorer(text="headline", length=24)', "Length", "length"),
+    "lengths": (
+        'LengthPlotExplorer.from_results(result("experiments-length"))',
+        "Spread over seeds",
+        "spread",
+    ),
+    "quiz": ('Quiz.of("bias")', None, "answers"),
+}
+DRAWN = """figure => figure.innerText + [...figure.querySelectorAll("canvas")]
+    .map(canvas => canvas.toDataURL()) + [...figure.querySelectorAll("svg")]
+    .map(svg => svg.outerHTML)"""
+
+
+def control_of(figure, label):
+    """The control with this label, or the first one."""
+    return figure.get_by_label(label).first if label else figure.locator("input").first
+
+
+def state_of(control):
+    """What the control shows."""
+    checks = control.get_attribute("type") in ("checkbox", "radio")
+    return control.is_checked() if checks else control.input_value()
+
+
+def press(control):
+    """Move the control by the keyboard, away from the end that it stands at."""
+    if control.get_attribute("type") in ("checkbox", "radio"):
+        control.press("Space")
+    else:
+        at_end = control.input_value() == control.get_attribute("max")
+        control.press("ArrowLeft" if at_end else "ArrowRight")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_controls_move_traits_and_traits_move_drawings(open_notebook, name):
+    made, label, trait = FIGURES[name]
+    tell = f"print('now', figure.{trait})\nfigure.{trait} = before"
+    keep = f"before = figure.{trait}"
+    page = open_notebook(name, SETUP.format(figure=made), keep, tell)
+    figure = page.locator(".rp-figure").first
+    control = control_of(figure, label)
+    control.wait_for()
+    expect(page.get_by_text("[3]:")).to_be_visible()  # all cells have run
+    drawing, state = figure.evaluate(DRAWN), state_of(control)
+
+    press(control)
+    moved = state_of(control)
+    assert moved != state
+    assert figure.evaluate(DRAWN) != drawing
+    page.locator(".jp-CodeCell").last.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    told = page.locator(".jp-OutputArea-output", has_text="now ")
+    if label:
+        expect(told).to_have_text(f"now {moved}")
+    page.wait_for_function(
+        f"([figure, drawing]) => ({DRAWN})(figure) === drawing",
+        arg=[figure.element_handle(), drawing],
+    )
+    assert state_of(control) == state
