@@ -1,5 +1,6 @@
 """Checks of the chapter on choices accept right answers only."""
 
+import math
 import statistics
 
 import torch
@@ -71,6 +72,22 @@ def first_in_order(sweep):
     return next(k for k in sweep if compare(sweep[k], sweep[best]) == "tie")
 
 
+def tied_with(best, combined):
+    """An answer with its own best K, or its own error of a difference."""
+
+    def smallest(sweep):
+        top = sweep[max(sweep, key=lambda k: best(sweep[k]))]
+
+        def ties(each):
+            errors = (statistics.stdev(x) / len(x) ** 0.5 for x in (each, top))
+            gap = abs(statistics.fmean(each) - statistics.fmean(top))
+            return gap < 2 * combined(*errors)
+
+        return min(k for k in sweep if ties(sweep[k]))
+
+    return smallest
+
+
 def by_best_seed(sweep):
     most = max(max(each) for each in sweep.values())
     return min(k for k in sweep if max(sweep[k]) >= most - 0.01)
@@ -86,6 +103,10 @@ WRONG = [
     (check_table_parameters, lambda d, w, shared: table_parameters(d, w, False)),
     (check_table_parameters, lambda d, w, shared: table_parameters(d, w, True)),
     (check_table_parameters, lambda d, w, shared: 4 * w * sum(d)),
+    (
+        check_table_parameters,
+        lambda d, w, shared: table_parameters(d[-1:] if shared else d, w, shared),
+    ),
     (check_widened, padded_with_zeros),
     (check_widened, from_the_first_row),
     (check_widened, lambda tables: widened([t.flip(0) for t in tables])),
@@ -96,6 +117,8 @@ WRONG = [
     (check_smallest_tied, within_a_hundredth),
     (check_smallest_tied, first_in_order),
     (check_smallest_tied, by_best_seed),
+    (check_smallest_tied, tied_with(statistics.median, math.hypot)),
+    (check_smallest_tied, tied_with(statistics.fmean, math.hypot)),
     (check_smallest_tied, lambda sweep: "large"),
     (check_smallest_tied, lambda sweep: 1 / 0),
 ]

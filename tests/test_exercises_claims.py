@@ -68,6 +68,16 @@ RIGHT = [
 of_single_seeds = ties(lambda a, b: math.hypot(a[0], b[0]))
 of_summed_errors = ties(lambda a, b: a[0] / math.sqrt(a[1]) + b[0] / math.sqrt(b[1]))
 of_the_first = ties(lambda a, b: a[0] / math.sqrt(a[1]))
+of_one_number = ties(lambda a, b: math.sqrt((a[0] ** 2 + b[0] ** 2) / a[1]))
+of_one_less = ties(
+    lambda a, b: math.sqrt(a[0] ** 2 / (a[1] - 1) + b[0] ** 2 / (b[1] - 1))
+)
+
+
+def fair_as(kind):
+    """An answer whose pairs are right, but not the names of two runs."""
+    return lambda runs, factor: [kind(pair) for pair in fair_pairs(runs, factor)]
+
 
 WRONG = [
     (check_is_tie, lambda first, second: True),
@@ -76,12 +86,16 @@ WRONG = [
     (check_is_tie, of_single_seeds),
     (check_is_tie, of_summed_errors),
     (check_is_tie, of_the_first),
+    (check_is_tie, of_one_number),
+    (check_is_tie, of_one_less),
     (check_flipped_share, lambda first, second: 0.05),
     (check_flipped_share, lambda first, second: flipped_share(first, second) / 2),
     (check_flipped_share, lambda first, second: 2 / 2 ** len(first)),
     (check_fair_pairs, fair(lambda keys, factor: factor in keys)),
     (check_fair_pairs, fair(lambda keys, factor: keys == {factor})),
     (check_fair_pairs, lambda runs, factor: []),
+    (check_fair_pairs, fair_as("".join)),
+    (check_fair_pairs, fair_as(lambda pair: (*pair, pair[0]))),
     (check_fair_pairs, lambda runs, factor: 2 * fair_pairs(runs, factor)),
     (check_rest_of_memory, lambda s, n, d: 4 * n * n * d * (1 - s) / s),
     (check_rest_of_memory, lambda s, n, d: 2 * n * n * d * (1 - s) / s),
@@ -101,6 +115,8 @@ MISTAKES = [
     ),
     (check_fair_pairs, fair(lambda keys, factor: factor in keys), "A and B differ in"),
     (check_fair_pairs, lambda runs, factor: [], "are missing"),
+    (check_fair_pairs, lambda runs, factor: [runs[:2]], "the names of two runs"),
+    (check_fair_pairs, lambda runs, factor: ["XY"], "the names of two runs"),
     (
         check_rest_of_memory,
         lambda s, n, d: 4 * n * n * d * (1 - s) / s,

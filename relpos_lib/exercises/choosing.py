@@ -44,6 +44,15 @@ SWEEPS: dict[str, dict[int, list[float]]] = {
         4: [0.80, 0.95, 0.70, 0.92],
         8: [0.85, 0.75, 0.99, 0.90],
     },
+    "two unlucky seeds at 4": {
+        2: [0.79, 0.80, 0.79, 0.80, 0.80],
+        4: [0.90, 0.90, 0.60, 0.90, 0.60],
+        8: [0.85, 0.86, 0.85, 0.86, 0.85],
+    },
+    "a step by two standard errors, but not by the test": {
+        4: [0.70, 0.74, 0.70, 0.74],
+        8: [0.74, 0.78, 0.74, 0.78],
+    },
     "the largest is not the best": {
         32: [0.60, 0.61, 0.59, 0.62, 0.60],
         2: [0.80, 0.81, 0.82, 0.80, 0.79],
@@ -94,6 +103,7 @@ def check_table_parameters(table_parameters: Callable[..., int]) -> None:
         ([16] * 8, 64),
         ([4, 16, 64, 256], 16),
         ([0, 3], 5),
+        ([9, 2], 3),
         ([7], 11),
     ):
         for shared in (False, True):

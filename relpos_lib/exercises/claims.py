@@ -84,7 +84,7 @@ def check_fair_pairs(fair_pairs: Callable[..., Any]) -> None:
         }
         got = fair_pairs([dict(run) for run in runs], factor)
         expect_given(got)
-        found = [frozenset(pair) for pair in got]
+        found = [_names(pair, runs, factor) for pair in got]
         expect(len(found) == len(set(found)), f"for {factor!r} a pair is there twice")
         for pair in found:
             names = " and ".join(sorted(pair))
@@ -136,6 +136,8 @@ def _comparisons() -> dict[str, Pair]:
         ),
         "a small spread": ([0.90, 0.92, 0.91, 0.91], [0.93, 0.94, 0.95, 0.94]),
         "errors that barely overlap": ([0.0, 2.0, 0.0, 2.0], [2.0, 4.0, 2.0, 4.0]),
+        "a difference just too large": ([0.0, 2.0, 0.0, 2.0], [1.75, 3.75, 1.75, 3.75]),
+        "few seeds of wide spread": ([1.0, 1.1, 0.9, 1.0, 1.0], [1.0, 2.0, 3.0]),
         "unequal numbers of seeds": ([0.5, 0.7, 0.6], [0.66, 0.7, 0.74, 0.7, 0.7]),
         "T5's bias and the unclipped one at 64": (
             length("t5", "64"),
@@ -179,6 +181,21 @@ def _runs() -> list[dict[str, Any]]:
         ("G", "plain", 0.003, 1200, 5, 0.54),
     )
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _names(pair: Any, runs: list[dict[str, Any]], factor: str) -> frozenset[str]:
+    """The two names of a pair."""
+    names = list(pair)
+    for name in names:
+        expect_given(name)
+    known = [run["name"] for run in runs]
+    expect(
+        not isinstance(pair, str)
+        and len(names) == 2
+        and all(isinstance(name, str) and name in known for name in names),
+        f"for {factor!r} a pair must be the names of two runs, got {pair!r}",
+    )
+    return frozenset(names)
 
 
 def _settings(run: dict[str, Any], without: str = "") -> dict[str, Any]:
