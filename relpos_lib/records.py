@@ -23,11 +23,19 @@ class ResultsError(ValueError):
 def save(path: Path, results: dict[str, Any]) -> None:
     """Write a file of results such that a stop leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
+    unfinished = part_of(path)
     text = json.dumps(results, indent=1)
     text = NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text)
     unfinished.write_text(text + "\n", encoding="utf-8")
     os.replace(unfinished, path)
+
+
+def part_of(path: Path) -> Path:
+    """Where a process writes a file before it takes the file's place.
+
+    Two processes may write the same file, each as a whole.
+    """
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
 def load(path: Path) -> dict[str, Any]:

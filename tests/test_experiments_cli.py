@@ -88,7 +88,7 @@ def test_list_shows_all_there_is(capsys):
             [],
             ["run --scheme shaw --max-distance 4", "Ctrl-C stops cleanly", "torchrun"],
         ),
-        (["run"], ["shaw-keys", "K; or one per head", "default 600"]),
+        (["run"], ["shaw-keys", "default 4, for schemes that clip", "default 600"]),
         (["sweep"], ["what to combine", "prepared sweeps", "--jobs", "distance-text"]),
         (["report"], ["--write", "--plot", "--weights", "all that is in the folder"]),
     ],
@@ -403,3 +403,34 @@ def test_a_record_that_cannot_be_read_is_told(tmp_path, capsys):
     files(one, tmp_path).record.write_text("{}")
     assert main(tmp_path, "report") == 2
     assert "is no file of results of version" in capsys.readouterr().err
+
+
+def test_a_record_without_all_its_fields_is_told(tmp_path, capsys):
+    path = files(finished(tmp_path), tmp_path).record
+    whole = json.loads(path.read_text())
+    for name in ("run", "label", "curve", "metrics"):
+        path.write_text(json.dumps({n: v for n, v in whole.items() if n != name}))
+        for again in (lambda: main(tmp_path, "report"), lambda: run(tmp_path)):
+            capsys.readouterr()
+            assert again() == 2
+            message = f"{path.name} is no record of a run: it has no {name}"
+            assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [0, 11, 1000, -10])
+def test_a_checkpoint_that_cannot_be_read_is_told(size, tmp_path, capsys):
+    kept = files(Run(**FIELDS), tmp_path)
+    with pytest.raises(trainer.Stopped):
+        trainer.train_run(
+            Run(**FIELDS),
+            tmp_path,
+            device="cpu",
+            show_progress=False,
+            stop=lambda: True,
+        )
+    kept.checkpoint.write_bytes(kept.checkpoint.read_bytes()[:size])
+    assert run(tmp_path) == 2
+    told = capsys.readouterr().err
+    assert f"the checkpoint {kept.checkpoint} cannot be read; without it" in told
+    kept.checkpoint.unlink()
+    assert run(tmp_path) == 0

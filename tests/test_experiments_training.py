@@ -327,6 +327,27 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(whole, tmp_path)
 # Several processes
 
 
+def test_two_processes_that_train_one_run_do_not_disturb_each_other(
+    whole, tmp_path, monkeypatch
+):
+    def other_process():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 1)
+            trained(tmp_path, save_every=5)
+
+    replace, others = os.replace, [other_process]
+
+    def replace_later(source, target):
+        if others:  # the other one trains while this one has written, not replaced
+            others.pop()()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_later)
+    trained(tmp_path, save_every=5)
+    assert_same_run(whole, tmp_path)
+    assert not [*tmp_path.glob("*.part")]
+
+
 def test_two_processes_compute_the_same_as_one(tmp_path):
     run = Run(**TINY | {"steps": 20, "batch": 7})  # shares of 4 and 3
     flags = []

@@ -21,6 +21,7 @@ from relpos_lib.experiments.report import (
     METRICS,
     finished,
     groups,
+    record_at,
     records,
     summary,
     table,
@@ -30,7 +31,7 @@ from relpos_lib.experiments.schemes import SCHEMES
 from relpos_lib.experiments.sweep import grid, sweep
 from relpos_lib.experiments.tasks import TASKS
 from relpos_lib.experiments.trainer import Stopped, train_run
-from relpos_lib.records import load, save
+from relpos_lib.records import save
 
 STOPPED = 130  # what a shell gives a program that Ctrl-C ended
 
@@ -94,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
     path = files(run, options.out).record
     if path.exists():
         _say(f"known from {path}", file=sys.stderr)
-        record = load(path)
+        record = record_at(path)
     else:
         try:
             record = train_run(
@@ -214,7 +215,9 @@ def _keep_weights(plan: str, source: Path, target: Path) -> None:
 
 def _runs_in(folder: Path) -> list[Run]:
     """The finished runs of a folder."""
-    return [run_from(load(path)["run"]) for path in sorted(folder.glob("*-s*-*.json"))]
+    return [
+        run_from(record_at(path)["run"]) for path in sorted(folder.glob("*-s*-*.json"))
+    ]
 
 
 def _tables(runs: Sequence[Run], found: Sequence[dict[str, Any]]) -> str:

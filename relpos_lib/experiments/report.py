@@ -17,6 +17,16 @@ from relpos_lib.records import VERSION, ResultsError, load
 
 LEARNED = 0.5  # share of the loss of a blind guess
 METRICS = ("accuracy", "non_overlapping", "sliding")
+FIELDS = (
+    "run",
+    "label",
+    "machine",
+    "text",
+    "parameters",
+    "curve",
+    "metrics",
+    "seconds",
+)
 
 
 def records(runs: Iterable[Run], folder: Path) -> list[dict[str, Any]]:
@@ -26,7 +36,20 @@ def records(runs: Iterable[Run], folder: Path) -> list[dict[str, Any]]:
         ResultsError: if a record cannot be read.
     """
     paths = [files(run, folder).record for run in runs]
-    return [load(path) for path in paths if path.exists()]
+    return [record_at(path) for path in paths if path.exists()]
+
+
+def record_at(path: Path) -> dict[str, Any]:
+    """The record of a finished run.
+
+    Raises:
+        ResultsError: if it cannot be read or is no whole record.
+    """
+    record = load(path)
+    missing = [name for name in FIELDS if name not in record]
+    if missing:
+        raise ResultsError(f"{path.name} is no record of a run: it has no {missing[0]}")
+    return record
 
 
 def finished(plan: str, runs: Sequence[Run], folder: Path) -> list[dict[str, Any]]:

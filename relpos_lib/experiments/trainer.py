@@ -31,7 +31,7 @@ from relpos_lib.experiments.measuring import measured
 from relpos_lib.experiments.run import SMOOTHED, Run
 from relpos_lib.experiments.tasks import IGNORED, TASKS
 from relpos_lib.experiments.text import text
-from relpos_lib.records import VERSION, machine, save
+from relpos_lib.records import VERSION, ResultsError, machine, part_of, save
 
 WARM_UP = 0.05  # share of the steps
 MOST_GRADIENT = 1.0  # norm of all gradients together
@@ -73,7 +73,8 @@ def train_run(
 
     Raises:
         Stopped: if it was asked to stop.
-        ValueError: if the batch has fewer sequences than there are processes.
+        ValueError: if the batch has fewer sequences than there are processes, or the
+            checkpoint cannot be read.
         FloatingPointError: if the loss is no longer finite.
     """
     kept, started = files(run, folder), time.perf_counter()
@@ -207,16 +208,25 @@ class Training:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint such that a crash leaves the old one or the new one."""
-        unfinished = path.with_name(path.name + ".part")
+        unfinished = part_of(path)
         self.fabric.save(unfinished, self._state())
         if self.fabric.is_global_zero:
             os.replace(unfinished, path)
         self.fabric.barrier()
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint.
+
+        Raises:
+            ResultsError: if it is damaged or of another run.
+        """
         state = self._state()
-        self.fabric.load(path, state)
+        try:
+            self.fabric.load(path, state)
+        except Exception as error:  # a damaged file makes torch raise nearly anything
+            raise ResultsError(
+                f"the checkpoint {path} cannot be read; without it the run begins anew"
+            ) from error
         self.step, self.curve = state["step"], state["curve"]
 
     def _state(self) -> dict[str, Any]:
@@ -279,7 +289,7 @@ def _processes() -> dict[str, int]:
 
 
 def _write_weights(model: nn.Module, path: Path) -> None:
-    unfinished = path.with_name(path.name + ".part")
+    unfinished = part_of(path)
     tensors = {name: t.detach().cpu() for name, t in model.state_dict().items()}
     save_file(tensors, unfinished)
     os.replace(unfinished, path)
