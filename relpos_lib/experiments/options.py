@@ -140,7 +140,7 @@ def _add_fields(parser: argparse.ArgumentParser, several: bool) -> None:
     group = parser.add_argument_group("the run" if not several else "what to combine")
     for field in dataclasses.fields(Run):
         flag, text = f"--{field.name.replace('_', '-')}", HELP[field.name]
-        default = f" (default {_shown(field.default)})"
+        default = f" (default {_default(field)})"
         if field.name == "is_causal":
             group.add_argument(flag, action="store_true", default=None, help=text)
             continue
@@ -213,6 +213,14 @@ def _plan(word: str) -> str:
             f"must be one of {', '.join(PLANS)}, got {word!r}"
         )
     return word
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    """What stands for an option that is not given, in words."""
+    if field.name == "max_distance":  # each scheme has its own
+        own = {s.distance for s in SCHEMES.values() if s.distance is not None}
+        return f"{' or '.join(map(str, sorted(own)))}, for schemes that clip"
+    return _shown(field.default)
 
 
 def _shown(value: object) -> str:
