@@ -87,6 +87,8 @@ def test_refused_before_anything_is_sent():
             ({"a": {"32": few}}, TypeError, "lengths must be integers, got '32'"),
             ({"a": {True: few}}, TypeError, "lengths must be integers, got True"),
             ({"a": {0: few}}, ValueError, "lengths must be at least 1, got 0"),
+            ({"a": {8: {"mean": 0.5}}}, ValueError, "mean, low, high .* at 8 in 'a'"),
+            ({"a": {8: 0.5}}, ValueError, "must hold mean, low, high .* got 0.5 at 8"),
             ({"a": {8: few | {"low": float("nan")}}}, ValueError, "finite .* got nan"),
         ):
             with pytest.raises(error, match=told):
@@ -97,6 +99,8 @@ def test_refused_before_anything_is_sent():
             LengthPlotExplorer.from_results(summary(), metric="sliding")
         with pytest.raises(TraitError, match=r"metric .* got 'loss'"):
             LengthPlotExplorer.from_results(summary("loss"), metric="loss")
+        with pytest.raises(TypeError, match=r"summary must be .* got 'length'"):
+            LengthPlotExplorer.from_results("length")
 
 
 def test_labels_that_do_not_tell_lines_apart_give_way_to_names():

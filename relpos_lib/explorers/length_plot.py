@@ -57,7 +57,8 @@ class LengthPlotExplorer(Explorer):
 
     Raises:
         TypeError: if a length is no integer or a number is no number.
-        ValueError: if there are no lines, a length is below 1 or a number not finite.
+        ValueError: if there are no lines, a length is below 1, or a number is missing
+            or not finite.
         traitlets.TraitError: if a value is not one of those allowed, now or when it is
             set.
 
@@ -116,9 +117,15 @@ class LengthPlotExplorer(Explorer):
             The figure, with the settings that have such a metric.
 
         Raises:
+            TypeError: if the summary is no mapping.
             ValueError: if no setting has such a metric.
             traitlets.TraitError: if a value is not one of those allowed.
         """
+        if not isinstance(summary, Mapping):
+            raise TypeError(
+                "summary must be a loaded file of results, such as "
+                f'relpos_lib.records.result("experiments-length"), got {summary!r}'
+            )
         groups = {
             name: group for name, group in summary["groups"].items() if metric in group
         }
@@ -239,6 +246,11 @@ def _checked(
                 raise TypeError(f"lengths must be integers, got {length!r}")
             if length < 1:
                 raise ValueError(f"lengths must be at least 1, got {length}")
+            if not isinstance(numbers, Mapping) or not set(NUMBERS) <= set(numbers):
+                raise ValueError(
+                    f"lines must hold {', '.join(NUMBERS)} at each length, "
+                    f"got {numbers!r} at {length} in {name!r}"
+                )
             kept[name][length] = {part: float(numbers[part]) for part in NUMBERS}
             strange = [x for x in kept[name][length].values() if not math.isfinite(x)]
             if strange:
