@@ -313,7 +313,7 @@ def test_nothing_grows(open_figures):
 @pytest.mark.parametrize(("label", "count"), [("Position", 64), ("Base", 7)])
 def test_a_step_of_a_slider_is_quick(open_figures, length, limit, label, count):
     page = open_figures(SinusoidExplorer(length=length, width=length))
-    figure, steps = page.locator(".rp-figure"), [k * 5 % count for k in range(60)]
+    figure, steps = page.locator(".rp-figure"), [k * 5 % count for k in range(30)]
     redraw_times(figure, label, steps)
     spent = cpu_ms(page, lambda: redraw_times(figure, label, steps))
     assert spent / len(steps) < limit
