@@ -250,6 +250,15 @@ def test_a_table_shows_mean_spread_and_number_of_seeds(tmp_path):
     assert report.table(groups, "sliding") == ""
 
 
+def test_a_single_seed_shows_no_spread(tmp_path):
+    run = Run(test_lengths=(8,))
+    keep(tmp_path, run, [0.25])
+    groups = report.groups([run], report.records([run], tmp_path))
+    head, row = report.table(groups, "accuracy").splitlines()
+    assert row.split()[1:] == ["0.250", "1"]
+    assert len(head) == len(row)
+
+
 def test_runs_of_any_kind_are_told_apart(tmp_path):
     runs = [
         Run(),

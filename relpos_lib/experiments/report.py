@@ -160,7 +160,10 @@ def learned_at(record: dict[str, Any]) -> int | None:
 
 def _cell(spread: dict[str, Any]) -> str:
     digits = 3 if spread["mean"] < 2 else 2
-    return f"{spread['mean']:.{digits}f} ±{spread['std']:.{digits}f}"
+    mean = f"{spread['mean']:.{digits}f}"
+    if len(spread["each"]) < 2:  # one seed has no spread
+        return mean
+    return f"{mean} ±{spread['std']:.{digits}f}"
 
 
 def _slug(record: dict[str, Any], names: Sequence[str]) -> str:
