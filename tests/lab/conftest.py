@@ -82,7 +82,8 @@ def open_notebook(folder, lab_url, browser):
         notebook = nbformat.v4.new_notebook(cells=list(made))
         notebook.metadata.kernelspec = KERNEL
         nbformat.write(notebook, folder / f"{name}.ipynb")
-        context = browser.new_context(viewport={"width": 1280, "height": 1400})
+        # JupyterLab hides cells out of view, so everything must be in it.
+        context = browser.new_context(viewport={"width": 1280, "height": 4000})
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
