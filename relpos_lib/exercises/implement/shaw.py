@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -182,21 +182,29 @@ def _expect_value_term(case: str, got: Tensor, weights: Tensor, table: Tensor) -
     expect_equal(f"{case}, the value (b, h, i, d)", got, wanted, 1e-5)
 
 
-def _expect_shaw_attention(
-    attention: Callable[..., Tensor],
-    batch: int,
-    heads: int,
-    q_len: int,
-    k_len: int,
-    width: int,
-    distance: int,
-) -> None:
-    q, k, v, key_table, value_table = draw(
-        *shapes(batch, heads, q_len, k_len, width),
-        *[(2 * distance + 1, width)] * 2,
+class _Problem(NamedTuple):
+    """What an attention with vectors on keys and values is tried on."""
+
+    tensors: list[Tensor]  # q, k, v and both tables
+    visible: Tensor
+    case: str  # its sizes, for messages
+
+
+def _problem(
+    batch: int, heads: int, q_len: int, k_len: int, width: int, distance: int
+) -> _Problem:
+    return _Problem(
+        draw(
+            *shapes(batch, heads, q_len, k_len, width),
+            *[(2 * distance + 1, width)] * 2,
+        ),
+        visible_pairs(batch, q_len, k_len),
+        f"for Q={q_len}, S={k_len}, K={distance}",
     )
-    visible = visible_pairs(batch, q_len, k_len)
-    case = f"for Q={q_len}, S={k_len}, K={distance}"
+
+
+def _expect_shaw_attention(attention: Callable[..., Tensor], *sizes: int) -> None:
+    (q, k, v, key_table, value_table), visible, case = _problem(*sizes)
     answer = attention(*copies(q, k, v, key_table, value_table), visible.clone())
     got = numbers(f"the output {case}", answer, tuple(q.shape))
 
@@ -228,21 +236,10 @@ def _expect_shaw_attention(
     expect_equal(f"{case}, the output (b, h, i, d)", got, wanted, 1e-4)
 
 
-def _expect_same_gradients(
-    attention: Callable[..., Tensor],
-    batch: int,
-    heads: int,
-    q_len: int,
-    k_len: int,
-    width: int,
-    distance: int,
-) -> None:
+def _expect_same_gradients(attention: Callable[..., Tensor], *sizes: int) -> None:
     """Refuse an attention that learns otherwise than the library's."""
-    tensors = draw(
-        *shapes(batch, heads, q_len, k_len, width), *[(2 * distance + 1, width)] * 2
-    )
+    tensors, visible, case = _problem(*sizes)
     q, k, v, key_table, value_table = exact = [t.requires_grad_() for t in tensors]
-    visible = visible_pairs(batch, q_len, k_len)
     right = relative_attention(
         q, k, v, key_table=key_table, value_table=value_table, mask=visible
     )
@@ -255,7 +252,6 @@ def _expect_same_gradients(
     )
     names = ("q", "k", "v", "key_table", "value_table")
     for name, found, one in zip(names, _gradients(out, mine), wanted, strict=True):
-        case = f"for Q={q_len}, S={k_len}, K={distance}"
         expect_equal(f"{case}, the gradient of {name}", found, one, 1e-3)
 
 
