@@ -12,14 +12,14 @@ PLANS ?= length gate gate-rate distance distance-longer distance-copy distance-t
 	parts offset translate text long live
 
 # Small models run faster and give the same digits everywhere on one thread.
-book notebooks test test-colab test-lab experiments: export OMP_NUM_THREADS = 1
+book notebooks nbval test test-colab test-lab experiments: export OMP_NUM_THREADS = 1
 # Nothing here needs a display or leaves anything behind in the sources.
 export MPLCONFIGDIR ?= $(CURDIR)/.venv/matplotlib
 export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install book serve notebooks portable lint unit browser test test-colab
-.PHONY: test-lab bench bench-figures experiments clean
+.PHONY: help install book serve notebooks portable lint unit browser nbval test
+.PHONY: test-colab test-lab bench bench-figures experiments clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -37,8 +37,11 @@ portable: install ## write each chapter as one notebook that carries the library
 	@$(RUN) -m book.tools.portable
 
 test: install browser lint unit ## check everything; installs what is missing
-	@$(RUN) -m book.tools.build
-	$(PYTEST) --nbval --nbval-current-env tests/notebooks tests/site book
+	@$(MAKE) --no-print-directory -j 2 book nbval
+	$(PYTEST) tests/notebooks tests/site
+
+nbval: install ## execute every notebook and compare with what it holds
+	$(RUN) -m pytest -q --nbval --nbval-current-env book
 
 test-colab: install ## execute every notebook, installed and portable, as Colab would
 	@$(RUN) -m book.tools.colab $(COLAB_PYTHON)

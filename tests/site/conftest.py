@@ -26,6 +26,7 @@ stored take a new page.
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -99,10 +100,19 @@ class Handler(SimpleHTTPRequestHandler):
         """Stay silent."""
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of a page that left before its answer came."""
+
+    def handle_error(self, request, client_address) -> None:
+        """Print an error, unless the other side is gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @pytest.fixture(scope="session")
 def server_url():
     """Address of the local server, without a trailing slash."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler))
+    server = Server(("127.0.0.1", 0), partial(Handler))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
