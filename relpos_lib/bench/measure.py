@@ -32,7 +32,7 @@ class Rules(NamedTuple):
     rounds: int = 7
     limits: Limits = Limits()
     patience: float = 8.0
-    enough: float = 0.5
+    enough: float = 2.0
     clock: Clock = time.perf_counter
 
 

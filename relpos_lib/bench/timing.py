@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 Clock = Callable[[], float]
 MOST = 10  # times as many rounds as asked for, if they are short
+FEWEST = 3  # rounds, however long they are: one alone says nothing of the spread
 
 
 class Spread(NamedTuple):
@@ -65,8 +66,8 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds of every contender, round by round.
 
-    A contender leaves after a round if another would take it past its budget; the base
-    stays as long as anybody else does.
+    A contender leaves after some rounds if another would take it past its budget; the
+    base stays as long as anybody else does.
 
     Args:
         runs: name → call; they should have been called once before, to warm up.
@@ -74,7 +75,7 @@ def interleaved(
         rounds: how many rounds at least, 1 or more.
         enough: seconds that the base should take in all: what is done in a moment is
             measured more often, up to :data:`MOST` times ``rounds``.
-        budget: seconds that a contender may take in all.
+        budget: seconds that a contender may take in all, after :data:`FEWEST` rounds.
         patient: names that stay whatever they take.
         clock: gives the time in seconds.
         wait: returns when the device has finished everything.
@@ -94,7 +95,9 @@ def interleaved(
         staying = [
             name
             for name in staying
-            if name in stays or sum(found[name]) + found[name][-1] <= budget
+            if name in stays
+            or turn + 1 < FEWEST
+            or sum(found[name]) + found[name][-1] <= budget
         ]
         if staying == [base]:
             break
