@@ -139,9 +139,9 @@ function binBars(head, onRow) {
     const heights = Array.from(bins, (bin) => bin / most);
     update(bars, "d", heights.map((height, r) => bar(r, height)).join(""));
     update(own, "d", bar(row, heights[row]));
-    top.textContent = format(most, most < 0.1 ? 3 : 2);
-    low.textContent = K ? `\u2264 ${format(-K)}` : "all offsets";
-    high.textContent = K ? `\u2265 ${K}` : "";
+    setText(top, format(most, most < 0.1 ? 3 : 2));
+    setText(low, K ? `\u2264 ${format(-K)}` : "all offsets");
+    setText(high, K ? `\u2265 ${K}` : "");
     const best = bins.indexOf(Math.max(...bins));
     const alt =
       `Weights of query ${query} in head ${head + 1}, added up for each of ${count} ` +

@@ -106,7 +106,9 @@ export function colourBar() {
   const show = (from, to, name, colourAt) => {
     const stops = Array.from({ length: 21 }, (_, k) => css(colourAt(k / 20)));
     ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
-    [low.textContent, high.textContent, unit.textContent] = [from, to, name];
+    setText(low, from);
+    setText(high, to);
+    setText(unit, name);
     update(node, "aria-label", `Colour scale of the ${name}: from ${from} to ${to}`);
   };
   return { node, show };
@@ -123,7 +125,7 @@ function drawTicks(axis, count, most, side) {
   while (axis.childElementCount < ticks) axis.append(make("span"));
   while (axis.childElementCount > ticks) axis.lastChild.remove();
   [...axis.children].forEach((tick, k) => {
-    if (tick.textContent !== String(k * step)) tick.textContent = k * step;
+    setText(tick, k * step);
     tick.style[side] = `${(100 * (k * step + 0.5)) / count}%`;
   });
 }
@@ -318,10 +320,10 @@ export function matrix({
     picture.paint(cellOf ?? (shade && cellsOf(shade, S)), shade);
     update(picture.node, "aria-label", alt);
     update(grid, "aria-label", `${name}: cells, move with the arrow keys`);
-    xName.textContent = words.columns;
+    setText(xName, words.columns);
     const shift = words === QUERIES_AND_KEYS ? S - Q : 0;
-    yName.textContent =
-      words.rows + (shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "");
+    const shifted = shift ? ` ${shift < 0 ? "\u2212" : "+"} ${Math.abs(shift)}` : "";
+    setText(yName, words.rows + shifted);
     select(...at);
   }
   return { node: plot, grid, draw, select };
