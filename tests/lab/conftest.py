@@ -6,6 +6,7 @@ it they are skipped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import subprocess
 
 import nbformat
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import TimeoutError, expect, sync_playwright
 
 from book.tools.browser import find_chromium
 from book.tools.notebooks import KERNEL
@@ -21,6 +22,8 @@ from book.tools.repository import ROOT
 
 LAB = ROOT / ".venv-lab" / "bin" / "jupyter-lab"
 OPTIONS = ["--no-browser", "--port=0", "--ServerApp.port_retries=0", "--allow-root"]
+ATTEMPTS = 3
+PATIENCE = 60_000  # milliseconds; a kernel that imports torch takes some of them
 QUIET = {
     "@jupyterlab/apputils-extension:notification": {
         "checkForUpdates": False,
@@ -64,6 +67,7 @@ def lab_url(folder, tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser():
     """One Chromium for the whole session."""
+    expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=["--headless", "--no-sandbox"]
@@ -74,10 +78,10 @@ def browser():
 
 @pytest.fixture
 def open_notebook(folder, lab_url, browser):
-    """Open a notebook with these cells in JupyterLab and run them all."""
+    """Open a notebook with these cells in JupyterLab; runs them until they said so."""
     contexts = []
 
-    def open_notebook(name, *cells):
+    def open_notebook(name, *cells, last_words):
         made = map(nbformat.v4.new_code_cell, cells)
         notebook = nbformat.v4.new_notebook(cells=list(made))
         notebook.metadata.kernelspec = KERNEL
@@ -88,10 +92,17 @@ def open_notebook(folder, lab_url, browser):
         page = context.new_page()
         page.set_default_timeout(30_000)
         page.goto(lab_url.format(name=f"{name}.ipynb"))
-        page.get_by_text("| Idle").wait_for()
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        return page
+        for _ in range(ATTEMPTS):
+            page.get_by_text("| Idle").wait_for()
+            page.get_by_role("menuitem", name="Run", exact=True).click()
+            page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+            # What is run while JupyterLab still loads its parts may be lost.
+            with contextlib.suppress(TimeoutError):
+                page.get_by_text(last_words).wait_for(timeout=PATIENCE)
+                page.locator(".rp-figure").first.wait_for()
+                return page
+        page.screenshot(path=folder / f"{name}.png")
+        pytest.fail(f"the cells did not run to their end: see {folder}/{name}.png")
 
     yield open_notebook
     for context in contexts:

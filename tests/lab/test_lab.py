@@ -40,7 +40,6 @@ FIGURES = {
     ),
     "quiz": ('Quiz.of("bias")', None, "answers"),
 }
-PATIENCE = 60_000  # milliseconds; a kernel that imports torch takes some of them
 DRAWN = """figure => figure.innerText + [...figure.querySelectorAll("canvas")]
     .map(canvas => canvas.toDataURL()) + [...figure.querySelectorAll("svg")]
     .map(svg => svg.outerHTML)"""
@@ -72,11 +71,10 @@ def test_controls_move_traits_and_traits_move_drawings(open_notebook, name):
     made, label, trait = FIGURES[name]
     tell = f"print('moved:', figure.{trait} != before)\nfigure.{trait} = before"
     keep = f"before = figure.{trait}"
-    page = open_notebook(name, SETUP.format(figure=made), keep, tell)
+    cells = SETUP.format(figure=made), keep, tell
+    page = open_notebook(name, *cells, last_words="moved: False")
     figure = page.locator(".rp-figure").first
     control = control_of(figure, label)
-    all_run = page.get_by_text("moved: False")
-    expect(all_run).to_have_count(1, timeout=PATIENCE)
     control.scroll_into_view_if_needed()
     drawing, state = figure.evaluate(DRAWN), state_of(control)
 
@@ -85,7 +83,7 @@ def test_controls_move_traits_and_traits_move_drawings(open_notebook, name):
     assert figure.evaluate(DRAWN) != drawing
     page.locator(".jp-CodeCell").last.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
-    expect(page.get_by_text("moved: True")).to_have_count(1, timeout=PATIENCE)
+    expect(page.get_by_text("moved: True")).to_have_count(1)
     page.wait_for_function(
         f"([figure, drawing]) => ({DRAWN})(figure) === drawing",
         arg=[figure.element_handle(), drawing],

@@ -25,7 +25,18 @@ def built(path: Path) -> NotebookNode:
     result = EXECUTED / path.relative_to(ROOT)
     if not result.is_file():
         pytest.fail("the site is not built: run `make book` first")
-    return normalised(read(result))
+    notebook = normalised(read(result))
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = without_leftovers(cell.outputs)
+    return notebook
+
+
+def without_leftovers(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Printed text comes in pieces; the site has added all of them to the first."""
+    printed = [out for out in outputs if out.output_type == "stream"]
+    first = {out.name: out for out in reversed(printed)}
+    return [out for out in outputs if out not in printed or out is first[out.name]]
 
 
 def without_pictures(notebook: NotebookNode) -> str:

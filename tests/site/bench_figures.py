@@ -109,7 +109,7 @@ def sinusoid(size: int) -> Explorer:
 
 
 def near_far(size: int) -> Explorer:
-    """Its sliders go further than N."""
+    """Its length, moved last, goes further than N."""
     return explorers.NearFarExplorer(length=size)
 
 
@@ -129,7 +129,7 @@ FIGURES = {
     "gate": Case(gates, ("head",)),
     "attention map": Case(attention_map, MAP_TRAITS),
     "attention map, all steps": Case(partial(attention_map, view="steps"), MAP_TRAITS),
-    "near and far": Case(near_far, ("length", "max_distance", "leaf")),
+    "near and far": Case(near_far, ("max_distance", "leaf", "length")),
     "trained model": Case(trained_model, ("length",)),
 }
 

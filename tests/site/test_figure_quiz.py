@@ -242,7 +242,8 @@ WITH_QUIZ = [
 
 
 @pytest.mark.parametrize("chapter", WITH_QUIZ)
-def test_a_chapters_quiz_answers_on_the_site(page, site_url, chapter):
+def test_a_chapters_quiz_answers_on_the_site(used_page, site_url, chapter):
+    page = used_page()
     page.goto(f"{site_url}book/{chapter}.html")
     quiz = page.locator(".rp-quiz")
     quiz.wait_for()

@@ -44,13 +44,12 @@ def chapters(kind=None):
 
 
 @pytest.fixture
-def open_chapter(open_page, site_url):
+def open_chapter(used_page, site_url):
     def open_chapter(chapter, **options):
-        page = open_page(**options)
+        page = used_page(**options)
         page.goto(f"{site_url}book/{chapter}.html")
-        if options.get("java_script_enabled", True):
-            page.wait_for_selector(".rp-figure")
-            page.wait_for_function("!document.querySelector('.live-figure img')")
+        page.wait_for_selector(".rp-figure")
+        page.wait_for_function("!document.querySelector('.live-figure img')")
         return page
 
     return open_chapter
@@ -106,8 +105,9 @@ def test_every_figure_is_alive(open_chapter, chapter):
 
 
 @pytest.mark.parametrize("chapter", chapters())
-def test_without_javascript_there_are_pictures(open_chapter, chapter):
-    page = open_chapter(chapter, java_script_enabled=False)
+def test_without_javascript_there_are_pictures(open_page, site_url, chapter):
+    page = open_page(java_script_enabled=False)
+    page.goto(f"{site_url}book/{chapter}.html")
     pictures = page.locator(".live-figure img").all()
     assert len(pictures) >= len(FIGURES[chapter])
     for picture in pictures:

@@ -16,6 +16,7 @@ from book.tools.repository import colab_address, repository_address
 from tests.site.built import SITE, page_names, read_page
 
 CHAPTERS = [path.stem for path in chapters()]
+BUTTONS = ("Open in Colab", "Self-contained notebook", "Download notebook")
 
 
 def target_file(page: Path, path: str) -> Path:
@@ -45,45 +46,53 @@ def test_internal_addresses_lead_somewhere(name):
     assert dead == []
 
 
+@pytest.fixture
+def addresses(used_page, site_url):
+    """Open a page; returns what its links with a name lead to."""
+
+    def addresses(page_name):
+        page = used_page()
+        page.goto(f"{site_url}book/{page_name}.html", wait_until="domcontentloaded")
+        return {
+            name: page.get_by_role("link", name=name).evaluate_all(
+                "links => links.map(link => link.href)"
+            )
+            for name in BUTTONS
+        }
+
+    return addresses
+
+
+def served(address, site_url):
+    """The notebook that an address of the site gives."""
+    path = SITE / unquote(address.removeprefix(site_url))
+    return nbformat.read(path, as_version=4)
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_download_button_gives_the_notebook(page, site_url, chapter):
-    page.goto(f"{site_url}book/{chapter}.html")
-    button = page.get_by_role("link", name="Download notebook")
-    address = button.evaluate("link => link.href")
-    served = nbformat.reads(page.request.get(address).text(), as_version=4)
+def test_buttons_give_the_notebook(addresses, site_url, chapter):
+    """As it is, with its library inside, and in Colab where that can be."""
+    found = addresses(chapter)
     kept = nbformat.read(f"book/{chapter}.ipynb", as_version=4)
-    assert [cell.id for cell in served.cells] == [cell.id for cell in kept.cells]
-    setup = next(cell for cell in served.cells if cell.cell_type == "code")
-    assert setup_cell.is_setup(setup)
+
+    [download] = found["Download notebook"]
+    plain = served(download, site_url)
+    assert [cell.id for cell in plain.cells] == [cell.id for cell in kept.cells]
+    first = next(cell for cell in plain.cells if cell.cell_type == "code")
+    assert setup_cell.is_setup(first)
+
+    [portable] = found["Self-contained notebook"]
+    whole = served(portable, site_url)
+    [setup] = [cell for cell in whole.cells if setup_cell.is_setup(cell)]
+    assert whole.metadata.relpos_lib.sha256 in setup.source
+    assert len(whole.cells) == len(kept.cells) + 1
+
+    colab = colab_address(repository_address(), f"{chapter}.ipynb")
+    assert found["Open in Colab"] == ([colab] if colab else [])
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_colab_button_is_right_or_absent(page, site_url, chapter):
-    page.goto(f"{site_url}book/{chapter}.html")
-    links = page.get_by_role("link", name="Open in Colab")
-    expected = colab_address(repository_address(), f"{chapter}.ipynb")
-    found = [links.nth(i).evaluate("link => link.href") for i in range(links.count())]
-    assert found == ([expected] if expected else [])
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_every_chapter_offers_a_notebook_that_carries_its_library(
-    page, site_url, chapter
-):
-    page.goto(f"{site_url}book/{chapter}.html")
-    button = page.get_by_role("link", name="Self-contained notebook")
-    answer = page.request.get(button.evaluate("link => link.href"))
-    served = nbformat.reads(answer.text(), as_version=4)
-    [setup] = [cell for cell in served.cells if setup_cell.is_setup(cell)]
-    assert served.metadata.relpos_lib.sha256 in setup.source
-    kept = nbformat.read(f"book/{chapter}.ipynb", as_version=4)
-    assert len(served.cells) == len(kept.cells) + 1
-
-
-def test_pages_that_are_no_notebooks_have_no_buttons(page, site_url):
-    page.goto(f"{site_url}book/index.html")
-    names = ("Open in Colab", "Self-contained notebook", "Download notebook")
-    assert not any(page.get_by_role("link", name=name).count() for name in names)
+def test_pages_that_are_no_notebooks_have_no_buttons(addresses):
+    assert not any(addresses("index").values())
 
 
 @pytest.fixture
