@@ -8,11 +8,11 @@ const watch = new ResizeObserver((entries) => {
   }
 });
 
-/* On a phone a picture stays large enough to read, in a frame that scrolls.
-   The pictures of live figures are left alone: they give way to the figure. */
+/* On a phone a picture stays large enough to read, in a frame that scrolls. One that
+   fits is left alone, as those of live figures are, which give way to the figure. */
 addEventListener("DOMContentLoaded", () => {
   for (const picture of document.querySelectorAll("article img")) {
-    if (picture.closest(".live-figure, .wide-picture")) continue;
+    if (picture.closest(".live-figure, .wide-picture, .fits")) continue;
     const frame = document.createElement("div");
     frame.className = "wide-picture";
     picture.replaceWith(frame);
@@ -38,6 +38,20 @@ addEventListener("DOMContentLoaded", () => {
     dialog.addEventListener("close", show, { once: true });
     dialog.close();
   });
+});
+
+/* No line begins with the full stop or comma that stands behind a formula. */
+addEventListener("DOMContentLoaded", () => {
+  for (const formula of document.querySelectorAll("article span.math")) {
+    const text = formula.nextSibling;
+    const mark = /^[.,;:!?)\]\u201d\u2019]+/.exec(text?.data ?? "");
+    if (!mark) continue;
+    const frame = document.createElement("span");
+    frame.className = "formula-and-mark";
+    formula.replaceWith(frame);
+    text.deleteData(0, mark[0].length);
+    frame.append(formula, mark[0]);
+  }
 });
 
 addEventListener("load", async () => {

@@ -16,6 +16,8 @@ from relpos_lib.plots import by_length
 from relpos_lib.records import result
 
 PICTURE = ROOT / "book" / "_static" / "lengths.png"
+SIZE = (4.2, 4.6)  # inches: high and narrow, so that a phone shows all of it
+LEGEND = {"ncols": 2, "frameon": False, "fontsize": 9, "columnspacing": 1}
 DENSITY = 150  # dots an inch: sharp on the page, and still small
 SCHEMES = {
     "shaw-K4": "Shaw's vectors, K = 4",
@@ -29,7 +31,14 @@ SCHEMES = {
 
 def figure() -> Figure:
     """Accuracy by length of a few schemes, one line a scheme."""
-    return by_length(result("experiments-length"), only=SCHEMES, title=SCHEMES)
+    drawn = by_length(result("experiments-length"), only=SCHEMES, title=SCHEMES)
+    axes = drawn.axes[0]
+    lines, names = axes.get_legend_handles_labels()
+    if inside := axes.get_legend():
+        inside.remove()
+    drawn.set_size_inches(*SIZE)
+    drawn.legend(lines, names, loc="outside lower center", **LEGEND)
+    return drawn
 
 
 def picture() -> Image.Image:

@@ -21,7 +21,7 @@ class TinyTransformer(nn.Module):
         encoding: module that adds absolute codes to the embeddings; None adds none.
         make_rpe: makes the module with the tables of a layer; None makes none.
         d_model: E, a multiple of ``num_heads``.
-        num_heads: H.
+        num_heads: H, number of heads.
         num_layers: number of layers.
         is_causal: whether a position sees only itself and what is before it.
         window: distance beyond which nothing is seen; None sees all.

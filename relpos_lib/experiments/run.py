@@ -39,7 +39,7 @@ class Run:
         longest: longest training length.
         test_lengths: lengths at which the trained model is measured.
         width: E, a multiple of ``heads``.
-        heads: H.
+        heads: H, number of heads.
         layers: number of layers.
         stop_below: training ends early once the mean loss of 20 steps is below this;
             None never does.

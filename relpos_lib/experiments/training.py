@@ -31,7 +31,7 @@ def train(
         task: maps symbols (B, L) to answers (B, L).
         lengths: shortest and longest length, both used.
         steps: number of AdamW steps.
-        batch: B.
+        batch: B, sequences a step.
         lr: learning rate.
         seed: of symbols and lengths.
 
@@ -64,7 +64,7 @@ def accuracy(
         model: the model, not changed.
         task: maps symbols (B, L) to answers (B, L).
         length: L, long enough for the task to ask for something.
-        batch: B.
+        batch: B, number of sequences.
         seed: of the symbols.
 
     Returns:

@@ -57,7 +57,8 @@ export function nearestPoint(x, across, fraction) {
 function xTicksOf({ x, xLog }, across) {
   if (!xLog) {
     const whole = x.every(Number.isInteger);
-    return roundTicks(x[0], x.at(-1), { whole });
+    // Numbers with two digits and a sign need more room.
+    return roundTicks(x[0], x.at(-1), { whole, most: x[0] < -9 ? 5 : 7 });
   }
   const kept = [];
   for (const value of x)

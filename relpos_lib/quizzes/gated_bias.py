@@ -66,7 +66,7 @@ QUESTIONS = (
         wrong(
             "Look whether the trained gates have opened.",
             "They will have: Adam moves any number whose gradient keeps its sign by "
-            "about steps times learning rate. That is no sign of a use.",
+            "about steps times learning rate. That does not show that they are of use.",
         ),
     ),
     ask(

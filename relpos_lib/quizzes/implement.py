@@ -61,7 +61,7 @@ QUESTIONS = (
         ),
         wrong(
             "A bias of 20 brings hidden keys back.",
-            "Beside a key that is seen they stay hidden: −65484 is as far below as "
+            "Beside a key that is seen they stay hidden: about −65484 is as far below as "
             "before. It takes a milder number than −65504, such as −20.",
         ),
         wrong(

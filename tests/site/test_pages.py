@@ -72,9 +72,13 @@ def violations(page, options, context=None) -> list[str]:
 @pytest.mark.parametrize("name", page_names())
 def test_page_is_sound(used_page, site_url, name):
     """No problem of the guard, none of accessibility, and nothing too wide."""
-    page = used_page()
-    page.goto(site_url + name)
-    settle(page)
+    for size in (PHONE, DESK):
+        page = used_page(viewport=size)
+        page.goto(site_url + name)
+        settle(page)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size["width"]
+        assert violations(page, ALL_BUT_CONTRAST) == [], size
     for look in ("light", "dark"):
         page.emulate_media(color_scheme=look)
         page.wait_for_function(
@@ -82,11 +86,6 @@ def test_page_is_sound(used_page, site_url, name):
         )
         page.evaluate(MARK_SAMPLES)
         assert violations(page, CONTRAST_ONLY, SAMPLES) == [], look
-    for size in (DESK, PHONE):
-        page.set_viewport_size(size)
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= size["width"]
-        assert violations(page, ALL_BUT_CONTRAST) == [], size
 
 
 def test_bad_contrast_is_found(used_page, site_url):
