@@ -61,9 +61,12 @@ function xTicksOf({ x, xLog }, across) {
     return roundTicks(x[0], x.at(-1), { whole, most: x[0] < -9 ? 5 : 7 });
   }
   const kept = [];
-  for (const value of x)
-    if (!kept.length || across(value) - across(kept.at(-1)) > 0.1) kept.push(value);
-  return kept.map((value) => [value, format(value)]);
+  for (const value of x.toReversed()) {
+    const [text, next] = [format(value), kept.at(-1)];
+    const room = 0.024 * (text.length + (next?.[1].length ?? 0));
+    if (!next || across(next[0]) - across(value) > room) kept.push([value, text]);
+  }
+  return kept;
 }
 
 /** First and last of every stretch of points that have a number. */

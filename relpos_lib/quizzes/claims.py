@@ -5,7 +5,7 @@ from relpos_lib.quizzes.question import ask, right, wrong
 QUESTIONS = (
     ask(
         "Take a model that is right at all positions up to 32, and beyond them guesses "
-        "one of 16 symbols. A claim says that it loses 15 to 20 percent past the "
+        "one of 16 symbols. A claim says that it loses 15 to 20% past the "
         "training length. At which length is that true?",
         wrong(
             "At every length beyond 32",
@@ -14,12 +14,12 @@ QUESTIONS = (
         ),
         wrong(
             "At 64",
-            "There half of the positions are guessed, and 47 percent are lost.",
+            "There half of the positions are guessed, and 47% are lost.",
         ),
         right(
             "Near 40",
-            "8 of 40 positions are guessed, and 15 in 16 of these are lost: 18.75 "
-            "percent. At 48 it is 31 already.",
+            "8 of 40 positions are guessed, and 15 in 16 of these are lost: "
+            "18.75%. At 48 it is 31% already.",
         ),
         wrong(
             "At none: such a model loses everything at once",

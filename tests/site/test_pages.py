@@ -73,7 +73,8 @@ def violations(page, options, context=None) -> list[str]:
 def test_page_is_sound(used_page, site_url, name):
     """No problem of the guard, none of accessibility, and nothing too wide."""
     for size in (PHONE, DESK):
-        page = used_page(viewport=size)
+        # Without motion the colours of another theme are there at once.
+        page = used_page(viewport=size, reduced_motion="reduce")
         page.goto(site_url + name)
         settle(page)
         width = page.evaluate("document.documentElement.scrollWidth")
