@@ -61,8 +61,8 @@ QUESTIONS = (
         ),
         wrong(
             "A bias of 20 brings hidden keys back.",
-            "Beside a key that is seen they stay hidden: about −65484 is as far below as "
-            "before. It takes a milder number than −65504, such as −20.",
+            "Beside a key that is seen they stay hidden: about −65484 is as far below "
+            "as before. It takes a milder number than −65504, such as −20.",
         ),
         wrong(
             "The bias is not trained, because masked scores have no gradient.",
