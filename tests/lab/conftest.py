@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lab_url(folder, tmp_path_factory):
-    """Address of a running JupyterLab, with its token."""
+    """Address of a notebook in a running JupyterLab, with its token."""
     if not LAB.is_file():
         pytest.skip("JupyterLab is not installed: run `make test-lab`")
     home = tmp_path_factory.mktemp("home")
@@ -59,7 +59,8 @@ def lab_url(folder, tmp_path_factory):
             r"(http://(?:localhost|127\.0\.0\.1):\d+/)lab(\S+)", line
         ):
             break
-    yield found[1] + "lab/tree/{name}" + found[2]
+    # A workspace of its own: a common one would open the notebooks before, too.
+    yield found[1] + "lab/workspaces/{name}/tree/{name}.ipynb" + found[2]
     server.terminate()
     server.wait()
 
@@ -91,7 +92,7 @@ def open_notebook(folder, lab_url, browser):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.goto(lab_url.format(name=f"{name}.ipynb"))
+        page.goto(lab_url.format(name=name))
         for _ in range(ATTEMPTS):
             page.get_by_text("| Idle").wait_for()
             page.get_by_role("menuitem", name="Run", exact=True).click()
