@@ -3,7 +3,9 @@
 /* What is wider than the page scrolls inside itself; the keyboard must reach it. */
 const watch = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    const scrolls = target.scrollWidth > target.clientWidth;
+    target.classList.toggle("scrolls", scrolls);
+    if (scrolls) target.tabIndex = 0;
     else target.removeAttribute("tabindex");
   }
 });

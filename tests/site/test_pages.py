@@ -185,7 +185,10 @@ def test_the_sidebar_can_be_folded_away(open_page, site_url):
 
 @pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
 def test_pictures_of_a_phone_stay_readable(used_page, site_url, chapter):
-    """They keep their size up to that of a column, and scroll, by keyboard too."""
+    """They keep their size up to that of a column, and scroll, by keyboard too.
+
+    Those that scroll say so.
+    """
     page = used_page(viewport=PHONE)
     page.goto(f"{site_url}book/{chapter}.html")
     settle(page)
@@ -195,13 +198,14 @@ def test_pictures_of_a_phone_stay_readable(used_page, site_url, chapter):
              natural: picture.naturalWidth,
              hidden: picture.parentElement.scrollWidth
                - picture.parentElement.clientWidth,
+             told: picture.parentElement.classList.contains("scrolls"),
              key: picture.parentElement.tabIndex}))"""
     )
     assert page.locator("article figure > img").count() == 0
     assert seen
     for each in seen:
         assert each["width"] >= min(each["natural"], 500)
-        assert (each["key"] == 0) == (each["hidden"] > 0)
+        assert (each["key"] == 0) == each["told"] == (each["hidden"] > 0)
 
 
 def test_the_arrow_beside_next_is_not_cut_off(used_page, site_url):
