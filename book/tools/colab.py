@@ -127,17 +127,23 @@ def shown(output: NotebookNode) -> Iterator[str]:
 
 
 def problems(notebook: NotebookNode, stored: NotebookNode) -> Iterator[str]:
-    """What differs from the committed chapter, and figures that did not come."""
+    """What differs from the committed chapter, and figures that did not come alive."""
     before, now = told(stored), told(notebook)
     for cell in before:
         if before[cell] != now.get(cell):
             yield f"{cell} says {now.get(cell)}, not {before[cell]}"
     widgets = notebook.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     figures = {key for key, each in widgets.items() if "_esm" in each["state"]}
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    views = [output.data[VIEW] for output in outputs if VIEW in output.get("data", {})]
-    for figure in figures - {view["model_id"] for view in views}:
-        yield f"a figure was made and not shown: {widgets[figure]['model_name']}"
+    for cell in notebook.cells:
+        for data in (output.get("data", {}) for output in cell.get("outputs", [])):
+            if is_still(data) and data.get(VIEW, {}).get("model_id") not in figures:
+                yield f"{cell.id} shows no live figure: {data['text/plain']}"
+
+
+def is_still(data: NotebookNode) -> bool:
+    """Whether an output has the still form of a figure: words and more than words."""
+    words = data.get("text/plain", "")
+    return len(data) > 1 and not words.startswith("<Figure size")  # a plain picture
 
 
 def checked(
