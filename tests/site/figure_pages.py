@@ -6,7 +6,7 @@ import io
 import json
 import re
 from contextlib import contextmanager
-from itertools import count, pairwise
+from itertools import count
 
 import matplotlib.image as images
 import numpy as np
@@ -279,38 +279,3 @@ def play_slider(figure, label, values):
         })""",
         list(values),
     )
-
-
-def redraw_times(figure, label, values):
-    """Milliseconds that the handler and the drawing of each slider step take."""
-    return slider_of(figure, label).evaluate(
-        """(node, values) => values.map((value) => {
-          const start = performance.now();
-          node.value = value;
-          node.dispatchEvent(new Event("input"));
-          node.getBoundingClientRect();
-          return performance.now() - start;
-        })""",
-        list(values),
-    )
-
-
-def cpu_ms(page, play):
-    """Milliseconds that the page computes while playing, the least of three times.
-
-    Waiting for other programs does not count, but they make computing slower, too.
-    """
-
-    def now(session):
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return next(m["value"] for m in metrics if m["name"] == "ThreadTime")
-
-    with cdp_session(page) as session:
-        session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        for _ in range(3):  # what a page before held goes in more than one step
-            session.send("HeapProfiler.collectGarbage")  # what was on the page before
-        times = [now(session)]
-        for _ in range(3):
-            play()
-            times.append(now(session))
-    return 1000 * min(end - start for start, end in pairwise(times))

@@ -12,13 +12,11 @@ from figure_pages import (
     assert_nothing_grows,
     assert_nothing_overflows,
     axe_findings,
-    cpu_ms,
     hover_cell,
     move_slider,
     number,
     play_slider,
     readout,
-    redraw_times,
     slider_of,
     tab_stops,
 )
@@ -307,13 +305,3 @@ def test_nothing_grows(open_figures):
             play_slider(figure, label, [*(k % count for k in range(rounds)), 2])
 
     assert_nothing_grows(page, play, 70, 1000 // 3)
-
-
-@pytest.mark.parametrize(("length", "limit"), [(64, 16), (128, 50)])
-@pytest.mark.parametrize(("label", "count"), [("Position", 64), ("Base", 7)])
-def test_a_step_of_a_slider_is_quick(open_figures, length, limit, label, count):
-    page = open_figures(SinusoidExplorer(length=length, width=length))
-    figure, steps = page.locator(".rp-figure"), [k * 5 % count for k in range(30)]
-    redraw_times(figure, label, steps)
-    spent = cpu_ms(page, lambda: redraw_times(figure, label, steps))
-    assert spent / len(steps) < limit
