@@ -53,6 +53,9 @@ export function nearestPoint(x, across, fraction) {
   return best;
 }
 
+/** Share of the axis that one character of a number may take, on a phone. */
+const CHARACTER = 0.048;
+
 /** Numbers on the x axis: the points themselves if their scale is logarithmic. */
 function xTicksOf({ x, xLog }, across) {
   if (!xLog) {
@@ -61,9 +64,9 @@ function xTicksOf({ x, xLog }, across) {
     return roundTicks(x[0], x.at(-1), { whole, most: x[0] < -9 ? 5 : 7 });
   }
   const kept = [];
-  for (const value of x.toReversed()) {
+  for (const value of [...x].reverse()) {
     const [text, next] = [format(value), kept.at(-1)];
-    const room = 0.024 * (text.length + (next?.[1].length ?? 0));
+    const room = (CHARACTER * (text.length + (next?.[1].length ?? 0))) / 2;
     if (!next || across(next[0]) - across(value) > room) kept.push([value, text]);
   }
   return kept;

@@ -6,7 +6,6 @@ it they are skipped.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import subprocess
 
 import nbformat
 import pytest
-from playwright.sync_api import TimeoutError, expect, sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from book.tools.browser import find_chromium
 from book.tools.notebooks import KERNEL
@@ -22,7 +21,6 @@ from book.tools.repository import ROOT
 
 LAB = ROOT / ".venv-lab" / "bin" / "jupyter-lab"
 OPTIONS = ["--no-browser", "--port=0", "--ServerApp.port_retries=0", "--allow-root"]
-ATTEMPTS = 3
 PATIENCE = 60_000  # milliseconds; a kernel that imports torch takes some of them
 QUIET = {
     "@jupyterlab/apputils-extension:notification": {
@@ -79,7 +77,7 @@ def browser():
 
 @pytest.fixture
 def open_notebook(folder, lab_url, browser):
-    """Open a notebook with these cells in JupyterLab; runs them until they said so."""
+    """Open a notebook with these cells in JupyterLab; runs them to their last words."""
     contexts = []
 
     def open_notebook(name, *cells, last_words):
@@ -93,17 +91,11 @@ def open_notebook(folder, lab_url, browser):
         page = context.new_page()
         page.set_default_timeout(30_000)
         page.goto(lab_url.format(name=name))
-        for _ in range(ATTEMPTS):
-            page.get_by_text("| Idle").wait_for()
-            page.get_by_role("menuitem", name="Run", exact=True).click()
-            page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-            # What is run while JupyterLab still loads its parts may be lost.
-            with contextlib.suppress(TimeoutError):
-                page.get_by_text(last_words).wait_for(timeout=PATIENCE)
-                page.locator(".rp-figure").first.wait_for()
-                return page
-        page.screenshot(path=folder / f"{name}.png")
-        pytest.fail(f"the cells did not run to their end: see {folder}/{name}.png")
+        page.get_by_text("| Idle").wait_for()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        page.get_by_text(last_words).wait_for(timeout=PATIENCE)
+        return page
 
     yield open_notebook
     for context in contexts:

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 
 import matplotlib.image as images
 import numpy as np
@@ -200,6 +200,19 @@ def assert_nothing_overflows(page, widths):
         assert page.evaluate("document.documentElement.scrollWidth") == width
         for figure in figures:
             assert sticking_out(figure) == [], f"at {width} pixels"
+
+
+def assert_numbers_stand_apart(figure):
+    """The numbers at the x axis of a chart can be told apart."""
+    places = figure.locator(".rp-chart-x > *").evaluate_all(
+        """numbers => numbers.map(number => {
+             const { left, right } = number.getBoundingClientRect();
+             return [left, right];
+           })"""
+    )
+    assert len(places) > 1
+    for (_, end), (start, _) in pairwise(sorted(places)):
+        assert start - end >= 4  # pixels
 
 
 def assert_unique_ids(page):

@@ -11,6 +11,7 @@ from figure_pages import (
     assert_colours,
     assert_nothing_grows,
     assert_nothing_overflows,
+    assert_numbers_stand_apart,
     assert_unique_ids,
     axe_findings,
     content_of,
@@ -414,6 +415,13 @@ def test_nothing_overflows(open_figures):
         explorer(),
     )
     assert_nothing_overflows(page, [280, 320, 480, 1100])
+
+
+@pytest.mark.parametrize("length", [7, 16, 20, 64])
+def test_numbers_of_the_offsets_stand_apart_on_a_phone(open_figure, length):
+    one = BiasCurveExplorer(num_heads=1, length=length)
+    figure = open_figure(one, viewport={"width": 280, "height": 700})
+    assert_numbers_stand_apart(figure)
 
 
 def test_nothing_moves_by_itself(open_figures):

@@ -5,6 +5,7 @@ import pytest
 from figure_pages import (
     assert_nothing_grows,
     assert_nothing_overflows,
+    assert_numbers_stand_apart,
     axe_findings,
     readout,
 )
@@ -272,6 +273,11 @@ def test_axe_finds_nothing(open_figures, theme):
 def test_nothing_overflows(open_figures):
     page = open_figures(explorer())
     assert_nothing_overflows(page, [280, 320, 480, 760, 1100])
+
+
+def test_numbers_of_the_lengths_stand_apart_on_a_phone(open_figure):
+    figure = open_figure(explorer(), viewport={"width": 280, "height": 700})
+    assert_numbers_stand_apart(figure)
 
 
 # Lasting

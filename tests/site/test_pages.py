@@ -124,6 +124,26 @@ def test_wide_formulas_show_their_beginning_first(used_page, site_url, chapter):
     assert min(starts) > -1
 
 
+@pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
+def test_no_line_begins_with_the_mark_behind_a_formula(used_page, site_url, chapter):
+    page = used_page(viewport=PHONE)
+    page.goto(f"{site_url}book/{chapter}.html")
+    settle(page)
+    gaps = page.locator("article span.math").evaluate_all(
+        """formulas => formulas.flatMap(formula => {
+             const mark = formula.nextSibling;
+             if (!/^[.,;:!?)]/.test(mark?.data ?? "")) return [];
+             const range = document.createRange();
+             range.setStart(mark, 0);
+             range.setEnd(mark, 1);
+             const [box, end] = [range, formula].map(each => each.getClientRects());
+             return [box[0].left - end[end.length - 1].right];
+           })"""
+    )
+    assert gaps
+    assert max(map(abs, gaps)) < 3
+
+
 @pytest.mark.parametrize("side", ["primary", "secondary"])
 @pytest.mark.parametrize("key", [None, "Enter"])
 def test_buttons_of_a_phone_open_lists(used_page, site_url, side, key):
