@@ -125,8 +125,10 @@ function drawTicks(axis, count, most, side) {
   while (axis.childElementCount < ticks) axis.append(make("span"));
   while (axis.childElementCount > ticks) axis.lastChild.remove();
   [...axis.children].forEach((tick, k) => {
-    setText(tick, k * step);
+    const number = String(k * step);
+    setText(tick, number);
     tick.style[side] = `${(100 * (k * step + 0.5)) / count}%`;
+    if (side === "left") tick.style.marginLeft = `${-0.5 * number.length}ch`;
   });
 }
 
@@ -163,30 +165,38 @@ function svgPicture(Q, S, numbers) {
 /** Room for the pixels of any matrix: a canvas copies them, so that one is enough. */
 let scratch = new Uint32Array(0);
 
-/** One pixel a cell, enlarged by the browser; masked cells stay transparent. */
+/**
+ * One pixel a cell, enlarged by the browser; masked cells stay transparent. The canvas
+ * only grows: to give it another size takes longer than to draw it. What is not of use
+ * lies outside the box that is seen.
+ */
 function canvasPicture() {
-  const canvas = make("canvas");
+  const canvas = make("canvas", { width: 1, height: 1 });
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  const resize = (Q, S) => {
-    if (canvas.width !== S) canvas.width = S;
-    if (canvas.height !== Q) canvas.height = Q;
+  const node = div("", canvas);
+  let [Q, S] = [0, 0];
+  const resize = (rows, columns) => {
+    [Q, S] = [rows, columns];
+    if (canvas.width < S) canvas.width = S;
+    if (canvas.height < Q) canvas.height = Q;
+    const [high, wide] = [canvas.height / Q, canvas.width / S];
+    Object.assign(canvas.style, { height: `${100 * high}%`, width: `${100 * wide}%` });
   };
   const paint = (cell, shade) => {
-    const { width, height } = canvas;
-    const cells = width * height;
+    const cells = Q * S;
     if (scratch.length < cells) scratch = new Uint32Array(cells);
     const bytes = new Uint8ClampedArray(scratch.buffer, 0, 4 * cells);
     if (shade) shadePixels(scratch.subarray(0, cells), shade);
     else
-      for (let i = 0, at = 0; i < height; i++)
-        for (let j = 0; j < width; j++, at += 4) {
+      for (let i = 0, at = 0; i < Q; i++)
+        for (let j = 0; j < S; j++, at += 4) {
           const { colour } = cell(i, j);
           for (let c = 0; c < 3; c++) bytes[at + c] = colour ? colour[c] : 0;
           bytes[at + 3] = colour ? 255 : 0;
         }
-    context.putImageData(new ImageData(bytes, width, height), 0, 0);
+    context.putImageData(new ImageData(bytes, S, Q), 0, 0);
   };
-  return { node: canvas, paint, resize };
+  return { node, paint, resize };
 }
 
 /** Cells of numbers on a scale, as shadePixels() takes them. */
@@ -246,7 +256,7 @@ export function matrix({
   for (const axis of [xTicks, yTicks, xName, yName])
     axis.setAttribute("aria-hidden", "true");
   let [Q, S, at, picture, drawn, pace] = [0, 0, [0, 0], null, "", 1];
-  let pixels = null;
+  let [pixels, shared] = [null, ""];
 
   function select(i, j) {
     at = [within(i, Q), within(j, S)];
@@ -299,8 +309,12 @@ export function matrix({
     update(picture.node, "role", "img");
     update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
     // Shares of the longer side: while they stay, nothing has a new place.
-    plot.style.setProperty("--rows", Q / Math.max(Q, S));
-    plot.style.setProperty("--columns", S / Math.max(Q, S));
+    const shares = `${Q / Math.max(Q, S)} ${S / Math.max(Q, S)}`;
+    if (shares !== shared) {
+      shared = shares;
+      plot.style.setProperty("--rows", Q / Math.max(Q, S));
+      plot.style.setProperty("--columns", S / Math.max(Q, S));
+    }
     drawTicks(xTicks, S, ticks, "left");
     drawTicks(yTicks, Q, ticks, "top");
     update(grid, "aria-rowcount", Q);

@@ -51,44 +51,69 @@ function plus(x, y) {
 }
 
 /**
- * Add matrix times vector to m numbers of `out` from `start` on. The matrix is (m, n),
- * the vector n numbers of x from `at` on. Nearly all time goes here: four rows at once
- * share each number of x, and no sum waits for another. (Plain numbers instead of
- * destructured ones, here and below: those would leave garbage in every call.)
+ * Add x, (rows, n), times a matrix, (m, n), transposed, to `out`, (rows, m). Nearly all
+ * time goes here: two rows of x and four of the matrix share each number that is read,
+ * and no sum waits for another. (Plain numbers instead of destructured ones, here and
+ * below: those would leave garbage in every call.)
  */
-function addProduct(out, start, matrix, m, x, at, n) {
-  let k = 0;
-  for (let row = 0; k + 3 < m; k += 4, row += 4 * n) {
-    let a = 0;
-    let b = 0;
-    let c = 0;
-    let d = 0;
-    for (let j = 0; j < n; j++) {
-      const value = x[at + j];
-      a += value * matrix[row + j];
-      b += value * matrix[row + n + j];
-      c += value * matrix[row + 2 * n + j];
-      d += value * matrix[row + 3 * n + j];
+function addProducts(out, x, matrix, m, n) {
+  const rows = x.length / n;
+  for (let i = 0; i < rows; i += 2) {
+    const isLast = i + 1 === rows; // then its sums are made twice, and added once
+    const first = i * n;
+    const second = isLast ? first : first + n;
+    let k = 0;
+    for (let row = 0; k + 3 < m; k += 4, row += 4 * n) {
+      let a = 0;
+      let b = 0;
+      let c = 0;
+      let d = 0;
+      let a2 = 0;
+      let b2 = 0;
+      let c2 = 0;
+      let d2 = 0;
+      for (let j = 0; j < n; j++) {
+        const one = x[first + j];
+        const two = x[second + j];
+        let number = matrix[row + j];
+        a += one * number;
+        a2 += two * number;
+        number = matrix[row + n + j];
+        b += one * number;
+        b2 += two * number;
+        number = matrix[row + 2 * n + j];
+        c += one * number;
+        c2 += two * number;
+        number = matrix[row + 3 * n + j];
+        d += one * number;
+        d2 += two * number;
+      }
+      const at = i * m + k;
+      out[at] += a;
+      out[at + 1] += b;
+      out[at + 2] += c;
+      out[at + 3] += d;
+      if (isLast) continue;
+      out[at + m] += a2;
+      out[at + m + 1] += b2;
+      out[at + m + 2] += c2;
+      out[at + m + 3] += d2;
     }
-    out[start + k] += a;
-    out[start + k + 1] += b;
-    out[start + k + 2] += c;
-    out[start + k + 3] += d;
+    for (; k < m; k++)
+      for (let j = 0; j < n; j++) {
+        out[i * m + k] += x[first + j] * matrix[k * n + j];
+        if (!isLast) out[i * m + m + k] += x[second + j] * matrix[k * n + j];
+      }
   }
-  for (; k < m; k++)
-    for (let j = 0; j < n; j++) out[start + k] += x[at + j] * matrix[k * n + j];
 }
 
 /** (L, n) times (m, n) transposed, plus a bias: (L, m). */
 function linear(x, weight, bias) {
   const m = bias.length;
   const n = weight.length / m;
-  const L = x.length / n;
-  const out = new Float64Array(L * m);
-  for (let row = 0; row < L; row++) {
-    out.set(bias, row * m);
-    addProduct(out, row * m, weight, m, x, row * n, n);
-  }
+  const out = new Float64Array((x.length / n) * m);
+  for (let start = 0; start < out.length; start += m) out.set(bias, start);
+  addProducts(out, x, weight, m, n);
   return out;
 }
 
@@ -138,38 +163,53 @@ function headOf(x, head, { L, H, D }, factor = 1) {
   return out;
 }
 
-/** What a query adds to its scores for each row -K … K: a bias, or q times a vector. */
-function setRowScores(rows, layer, head, query, at, { H, D, K }) {
+/** What queries add to their scores for each row -K … K: a bias, or q times a vector. */
+function rowScores(layer, head, queries, { L, H, D, K }) {
   const { bias, keys, slopes } = layer;
   const count = 2 * K + 1;
+  const rows = new Float64Array(L * count);
   for (let row = 0; row < count; row++) {
-    rows[row] = 0;
     if (bias) rows[row] = bias[row * H + head];
     if (slopes) rows[row] = -slopes[head] * Math.abs(row - K);
   }
-  if (keys) addProduct(rows, 0, keys, count, query, at, D);
+  for (let i = 1; i < L; i++) rows.copyWithin(i * count, 0, count);
+  if (keys) addProducts(rows, queries, keys, count, D);
+  return rows;
 }
 
 /**
- * Position scores of query i, from those of the rows. Keys up to K away have a row to
- * themselves; the first and the last row serve all that are farther.
+ * Position scores of every query, from those of the rows. Keys up to K away have a row
+ * to themselves; the first and the last row serve all that are farther.
  */
-function setPositions(scores, start, rows, i, { L, K }) {
-  const left = Math.max(0, i - K);
-  const right = Math.min(L, i + K + 1);
-  scores.fill(rows[0], start, start + left);
-  for (let j = left; j < right; j++) scores[start + j] = rows[j - i + K];
-  scores.fill(rows[2 * K], start + right, start + L);
+function setPositions(scores, rows, { L, K }) {
+  for (let i = 0; i < L; i++) {
+    const own = i * (2 * K + 1);
+    const start = i * L;
+    const left = Math.max(0, i - K);
+    const right = Math.min(L, i + K + 1);
+    scores.fill(rows[own], start, start + left);
+    for (let j = left; j < right; j++) scores[start + j] = rows[own + j - i + K];
+    scores.fill(rows[own + 2 * K], start + right, start + L);
+  }
 }
 
-/** What the weights of query i add up to for each row. */
-function setBins(bins, weights, start, i, { L, K }) {
-  const left = Math.max(0, i - K);
-  const right = Math.min(L, i + K + 1);
-  bins.fill(0);
-  for (let j = left; j < right; j++) bins[j - i + K] = weights[start + j];
-  for (let j = 0; j < left; j++) bins[0] += weights[start + j];
-  for (let j = right; j < L; j++) bins[2 * K] += weights[start + j];
+/** What the weights of every query add up to for each row: (L, 2K+1). */
+function binsOf(weights, { L, K }) {
+  const bins = new Float64Array(L * (2 * K + 1));
+  for (let i = 0; i < L; i++) {
+    const own = i * (2 * K + 1);
+    const start = i * L;
+    const left = Math.max(0, i - K);
+    const right = Math.min(L, i + K + 1);
+    let past = 0;
+    let future = 0;
+    for (let j = 0; j < left; j++) past += weights[start + j];
+    for (let j = left; j < right; j++) bins[own + j - i + K] = weights[start + j];
+    for (let j = right; j < L; j++) future += weights[start + j];
+    bins[own] += past;
+    bins[own + 2 * K] += future;
+  }
+  return bins;
 }
 
 /** Softmax in place of L numbers from `start` on. */
@@ -189,25 +229,20 @@ function softmaxHere(scores, start, L) {
 function attention(layer, [query, key, value], sizes, weights) {
   const { L, H, D, K } = sizes;
   const out = new Float64Array(L * H * D);
-  const [rows, bins] = [new Float64Array(2 * K + 1), new Float64Array(2 * K + 1)];
   const table = layer.values && transposed(layer.values, D);
   for (let head = 0; head < H; head++) {
     const queries = headOf(query, head, sizes, 1 / Math.sqrt(D));
     const keys = headOf(key, head, sizes);
     const values = transposed(headOf(value, head, sizes), D);
-    for (let i = 0; i < L; i++) {
-      const at = (i * H + head) * D;
-      const start = (head * L + i) * L;
-      // Only Shaw's products with keys differ between queries.
-      if (!i || layer.keys) setRowScores(rows, layer, head, queries, i * D, sizes);
-      setPositions(weights, start, rows, i, sizes);
-      addProduct(weights, start, keys, L, queries, i * D, D);
-      softmaxHere(weights, start, L);
-      addProduct(out, at, values, D, weights, start, L);
-      if (!table) continue;
-      setBins(bins, weights, start, i, sizes);
-      addProduct(out, at, table, D, bins, 0, 2 * K + 1);
-    }
+    const scores = weights.subarray(head * L * L, (head + 1) * L * L);
+    setPositions(scores, rowScores(layer, head, queries, sizes), sizes);
+    addProducts(scores, queries, keys, L, D);
+    for (let i = 0; i < L; i++) softmaxHere(scores, i * L, L);
+    const mean = new Float64Array(L * D);
+    addProducts(mean, scores, values, D, L);
+    if (table) addProducts(mean, binsOf(scores, sizes), table, D, 2 * K + 1);
+    for (let i = 0; i < L; i++)
+      out.set(mean.subarray(i * D, (i + 1) * D), (i * H + head) * D);
   }
   return out;
 }

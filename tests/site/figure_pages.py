@@ -47,8 +47,11 @@ DRAWN = """(node) => {
     }
     return found;
   }
-  const { width, height } = cells;
-  const { data } = cells.getContext("2d").getImageData(0, 0, width, height);
+  // Only the corner that the box leaves visible.
+  const canvas = cells.querySelector("canvas");
+  const [width, height] = ["width", "height"].map((side) =>
+    Math.round((100 * canvas[side]) / parseFloat(canvas.style[side])));
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
   return Array.from({ length: width * height }, (_, k) =>
     data[4 * k + 3] ? [...data.slice(4 * k, 4 * k + 3)] : null);
 }"""

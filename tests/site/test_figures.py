@@ -79,7 +79,7 @@ def test_index_drawing(open_figure, q_len, k_len, distance, causal, view, tag):
     )
     values = expected.values().double()
     shown = values.masked_fill(~expected.allowed(), float("nan"))
-    assert figure.locator(f"{tag}.rp-cells").count() == 1
+    assert figure.locator(f".rp-cells:is({tag}, :has(> {tag}))").count() == 1
     assert_colours(figure, shown, *expected._range())
     numbers = figure.locator(".rp-cells text").all_text_contents()
     if max(q_len, k_len) <= 12:
@@ -90,16 +90,28 @@ def test_index_drawing(open_figure, q_len, k_len, distance, causal, view, tag):
         assert numbers == []
 
 
-@pytest.mark.parametrize("size", [(13, 17), (37, 31)])
-def test_what_is_seen_lies_where_it_is_pointed_at(open_figure, size):
+@pytest.mark.parametrize(
+    ("before", "size"),
+    [
+        ((13, 17), (13, 17)),
+        ((37, 31), (37, 31)),
+        ((40, 40), (37, 31)),
+        ((33, 33), (40, 35)),
+    ],
+)
+def test_what_is_seen_lies_where_it_is_pointed_at(open_figure, before, size):
     """Pixels of a screenshot, under the grid that listens: SVG and canvas."""
-    explorer = IndexMatrixExplorer(
-        query_length=size[0], key_length=size[1], view="offset"
+    explorer, first = (
+        IndexMatrixExplorer(query_length=q_len, key_length=k_len, view="offset")
+        for q_len, k_len in (size, before)
     )
-    figure = open_figure(explorer, color_scheme="light")
+    figure = open_figure(first, color_scheme="light")
+    move_slider(figure, "Query length", size[0])
+    move_slider(figure, "Key length", size[1])
     seen = pixels_of_cells(figure, *size)
     expected = colours_of(explorer.values(), *explorer._range())
-    current = (size[0] - 1) * size[1]  # the current cell wears a ring
+    # The current cell wears a ring, and is the last query's first key.
+    current = (min(before[0], size[0]) - 1) * size[1]
     seen, expected = (np.delete(rgb, current, axis=0) for rgb in (seen, expected))
     np.testing.assert_allclose(seen, expected, atol=1.5)
 
