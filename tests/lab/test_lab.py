@@ -40,9 +40,17 @@ FIGURES = {
     ),
     "quiz": ('Quiz.of("bias")', None, "answers"),
 }
-DRAWN = """figure => figure.innerText + [...figure.querySelectorAll("canvas")]
-    .map(canvas => canvas.toDataURL()) + [...figure.querySelectorAll("svg")]
-    .map(svg => svg.outerHTML)"""
+# Of a canvas that is larger than its box, the corner that is seen.
+DRAWN = """figure => {
+    const pixels = [...figure.querySelectorAll("canvas")].map((canvas) => {
+        const [width, height] = ["width", "height"].map((side) =>
+            Math.round(100 * canvas[side] / (parseFloat(canvas.style[side]) || 100)));
+        const seen = canvas.getContext("2d").getImageData(0, 0, width, height);
+        return [width, height, ...seen.data].join();
+    });
+    const lines = [...figure.querySelectorAll("svg")].map((svg) => svg.outerHTML);
+    return [figure.innerText, ...pixels, ...lines].join("\\n");
+}"""
 
 
 def control_of(figure, label):
