@@ -160,12 +160,16 @@ def number(text):
     return float(re.search(r"-?\d+(\.\d+)?", text).group())
 
 
-def pixels_of_cells(figure, queries, keys):
-    """What is seen in the middle of each cell: (queries * keys, 3)."""
+def pixels_of_cells(figure, queries, keys, columns=None):
+    """What is seen in the middle of each cell: (queries * keys, 3).
+
+    Columns to look at may lie beside the cells.
+    """
+    columns = np.arange(keys) if columns is None else np.asarray(columns)
     box = figure.get_by_role("grid").bounding_box()
     picture = images.imread(io.BytesIO(figure.page.screenshot(full_page=True)))
     y = box["y"] + (np.arange(queries) + 0.5) * box["height"] / queries
-    x = box["x"] + (np.arange(keys) + 0.5) * box["width"] / keys
+    x = box["x"] + (columns + 0.5) * box["width"] / keys
     seen = picture[y.astype(int)[:, None], x.astype(int)[None, :], :3]
     return 255 * seen.reshape(-1, 3)
 

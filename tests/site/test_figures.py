@@ -116,6 +116,13 @@ def test_what_is_seen_lies_where_it_is_pointed_at(open_figure, before, size):
     np.testing.assert_allclose(seen, expected, atol=1.5)
 
 
+def test_a_matrix_that_shrank_leaves_nothing_beside_it(open_figure):
+    figure = open_figure(IndexMatrixExplorer(query_length=40, key_length=40))
+    move_slider(figure, "Key length", 20)
+    beside = pixels_of_cells(figure, 40, 20, columns=[22, 30, 38])
+    assert len(np.unique(beside, axis=0)) == 1
+
+
 @pytest.mark.parametrize(
     ("make", "distance", "heads", "causal", "view"),
     [
