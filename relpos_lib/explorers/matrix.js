@@ -128,6 +128,7 @@ function drawTicks(axis, count, most, side) {
     const number = String(k * step);
     setText(tick, number);
     tick.style[side] = `${(100 * (k * step + 0.5)) / count}%`;
+    // In the middle by a margin: a transform of each number takes longer to draw.
     if (side === "left") tick.style.marginLeft = `${-0.5 * number.length}ch`;
   });
 }
@@ -256,7 +257,7 @@ export function matrix({
   for (const axis of [xTicks, yTicks, xName, yName])
     axis.setAttribute("aria-hidden", "true");
   let [Q, S, at, picture, drawn, pace] = [0, 0, [0, 0], null, "", 1];
-  let [pixels, shared] = [null, ""];
+  let pixels = null;
 
   function select(i, j) {
     at = [within(i, Q), within(j, S)];
@@ -309,12 +310,8 @@ export function matrix({
     update(picture.node, "role", "img");
     update(picture.node, "class", numbers ? "rp-cells rp-apart" : "rp-cells");
     // Shares of the longer side: while they stay, nothing has a new place.
-    const shares = `${Q / Math.max(Q, S)} ${S / Math.max(Q, S)}`;
-    if (shares !== shared) {
-      shared = shares;
-      plot.style.setProperty("--rows", Q / Math.max(Q, S));
-      plot.style.setProperty("--columns", S / Math.max(Q, S));
-    }
+    const [rows, columns] = [Q, S].map((count) => count / Math.max(Q, S));
+    update(plot, "style", `--rows: ${rows}; --columns: ${columns}`);
     drawTicks(xTicks, S, ticks, "left");
     drawTicks(yTicks, Q, ticks, "top");
     update(grid, "aria-rowcount", Q);
