@@ -218,11 +218,11 @@ def page(open_page):
 
 @pytest.fixture(scope="session")
 def kept_page(browser, server_url: str, problems: list[str]):
-    """The page that tests share, one with touch and one without."""
+    """The page that tests share, one for each purpose and each set of options."""
 
     @cache
-    def kept_page(has_touch: bool):
-        context = browser.new_context(viewport=VIEWPORT, has_touch=has_touch, **MEDIA)
+    def kept_page(purpose: str, **options: bool):
+        context = browser.new_context(viewport=VIEWPORT, **MEDIA, **options)
         context.set_default_timeout(15_000)
         guard(context, server_url, problems)
         return context.new_page()
@@ -235,8 +235,12 @@ def used_page(kept_page, page_problems: list[str]):
     """Return a guarded page, as if new once it is sent to its next address."""
     pages = []
 
-    def used_page(has_touch=False, viewport=VIEWPORT, **media):
-        page = kept_page(has_touch)
+    def used_page(
+        has_touch=False, java_script_enabled=True, viewport=VIEWPORT, **media
+    ):
+        page = kept_page(
+            "any", has_touch=has_touch, java_script_enabled=java_script_enabled
+        )
         pages.append(page)
         page.set_viewport_size(viewport)
         page.emulate_media(**MEDIA | media)

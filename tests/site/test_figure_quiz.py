@@ -260,8 +260,8 @@ def test_a_chapters_quiz_answers_on_the_site(used_page, site_url, chapter):
 
 
 @pytest.mark.parametrize("chapter", WITH_QUIZ)
-def test_without_javascript_answers_can_be_opened(open_page, site_url, chapter):
-    page = open_page(java_script_enabled=False)
+def test_without_javascript_answers_can_be_opened(used_page, site_url, chapter):
+    page = used_page(java_script_enabled=False)
     page.goto(f"{site_url}book/{chapter}.html")
     still = page.locator(".live-figure .rp-still")
     assert still.locator("> li").count() >= 3

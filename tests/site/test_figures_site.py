@@ -105,8 +105,8 @@ def test_every_figure_is_alive(open_chapter, chapter):
 
 
 @pytest.mark.parametrize("chapter", chapters())
-def test_without_javascript_there_are_pictures(open_page, site_url, chapter):
-    page = open_page(java_script_enabled=False)
+def test_without_javascript_there_are_pictures(used_page, site_url, chapter):
+    page = used_page(java_script_enabled=False)
     page.goto(f"{site_url}book/{chapter}.html")
     pictures = page.locator(".live-figure img").all()
     assert len(pictures) >= len(FIGURES[chapter])
