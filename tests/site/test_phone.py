@@ -1,0 +1,148 @@
+"""The built site at the width of a phone, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from book.tools.notebooks import chapters
+from tests.site.built import page_names
+from tests.site.sound import settle, violations
+
+PHONE = {"width": 320, "height": 640}
+
+
+@pytest.fixture(scope="module")
+def loaded(kept_page, site_url, request):
+    """A page of the site that stands, loaded once for all that only look at it."""
+    page = kept_page("phone")
+    page.set_viewport_size(PHONE)
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(site_url + request.param)
+    settle(page)
+    return page
+
+
+@pytest.fixture
+def on_phone(loaded, page_problems):
+    """The page; what went wrong while it was loaded fails the first test."""
+    yield loaded
+    loaded.title()
+
+
+every_page = pytest.mark.parametrize("loaded", page_names(), indirect=True)
+every_chapter = pytest.mark.parametrize(
+    "loaded", [f"book/{path.stem}.html" for path in chapters()], indirect=True
+)
+
+
+@every_page
+def test_page_is_sound(on_phone):
+    """No problem of the guard, none of accessibility, and nothing too wide."""
+    width = on_phone.evaluate("document.documentElement.scrollWidth")
+    assert width <= PHONE["width"]
+    assert violations(on_phone) == []
+
+
+@every_chapter
+def test_wide_formulas_show_their_beginning_first(on_phone):
+    starts = on_phone.locator("article div.math").evaluate_all(
+        """frames => frames.map(frame =>
+             frame.querySelector("mjx-container").getBoundingClientRect().left
+             - frame.getBoundingClientRect().left)"""
+    )
+    assert starts
+    assert min(starts) > -1
+
+
+@every_chapter
+def test_no_line_begins_with_the_mark_behind_a_formula(on_phone):
+    gaps = on_phone.locator("article span.math").evaluate_all(
+        """formulas => formulas.flatMap(formula => {
+             const mark = formula.nextSibling;
+             if (!/^[.,;:!?)]/.test(mark?.data ?? "")) return [];
+             const range = document.createRange();
+             range.setStart(mark, 0);
+             range.setEnd(mark, 1);
+             const [box, end] = [range, formula].map(each => each.getClientRects());
+             return [box[0].left - end[end.length - 1].right];
+           })"""
+    )
+    assert gaps
+    assert max(map(abs, gaps)) < 3
+
+
+@every_chapter
+def test_pictures_of_a_phone_stay_readable(on_phone):
+    """They keep their size up to that of a column, and scroll, by keyboard too.
+
+    Those that scroll say so.
+    """
+    seen = on_phone.locator("article .wide-picture > img").evaluate_all(
+        """pictures => pictures.map(picture => ({
+             width: picture.width,
+             natural: picture.naturalWidth,
+             hidden: picture.parentElement.scrollWidth
+               - picture.parentElement.clientWidth,
+             told: picture.parentElement.classList.contains("scrolls"),
+             key: picture.parentElement.tabIndex}))"""
+    )
+    assert on_phone.locator("article figure > img").count() == 0
+    assert seen
+    for each in seen:
+        assert each["width"] >= min(each["natural"], 500)
+        assert (each["key"] == 0) == each["told"] == (each["hidden"] > 0)
+
+
+def test_the_arrow_beside_next_is_not_cut_off(used_page, site_url):
+    page = used_page(viewport=PHONE)
+    page.goto(site_url + "book/index.html")
+    settle(page)
+    over = page.locator(".prev-next-area a").evaluate_all(
+        "links => links.map(link => link.scrollWidth - link.clientWidth)"
+    )
+    assert over
+    assert max(over) == 0
+
+
+@pytest.mark.parametrize("side", ["primary", "secondary"])
+@pytest.mark.parametrize("key", [None, "Enter"])
+def test_buttons_of_a_phone_open_lists(used_page, site_url, side, key):
+    """Book and page have lists of contents; Escape leads back to the button."""
+    page = used_page(viewport=PHONE)
+    page.goto(site_url + "book/04-shaw.html")
+    settle(page)
+    button = page.locator(f".bd-header-article .{side}-toggle")
+    if key:
+        button.press(key)
+    else:
+        button.click()
+    dialog = page.locator(f"#pst-{side}-sidebar-modal")
+    assert dialog.evaluate("dialog => dialog.open && dialog.matches(':modal')")
+    links = dialog.get_by_role("link")
+    addresses = links.evaluate_all("links => links.map(a => a.pathname + a.hash)")
+    if side == "primary":
+        stems = {address.split("/")[-1].removesuffix(".html") for address in addresses}
+        assert stems >= {path.stem for path in chapters()} - {"04-shaw"}
+    else:
+        assert len([each for each in addresses if "#" in each]) > 5
+    assert links.last.evaluate("link => link.checkVisibility()")
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.wait_for_function("dialog => !dialog.open", arg=dialog.element_handle())
+    assert button.evaluate("button => button === document.activeElement")
+
+
+def test_a_section_chosen_in_the_dialog_is_seen(used_page, site_url):
+    page = used_page(viewport=PHONE, reduced_motion="reduce")
+    page.goto(site_url + "book/04-shaw.html")
+    settle(page)
+    page.locator(".bd-header-article .secondary-toggle").click()
+    dialog = page.locator("#pst-secondary-sidebar-modal")
+    link = dialog.get_by_role("link").nth(2)
+    target = page.locator(link.get_attribute("href"))
+    link.click()
+    page.wait_for_function("dialog => !dialog.open", arg=dialog.element_handle())
+    page.wait_for_function(
+        "place => Math.abs(place.getBoundingClientRect().top) < innerHeight / 2",
+        arg=target.element_handle(),
+    )
