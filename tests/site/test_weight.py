@@ -1,4 +1,4 @@
-"""Pages are light, and figures wait for nothing that they do not need."""
+"""First visits are light, and figures wait for nothing that they do not need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from book.tools import weigh
 from book.tools.notebooks import chapters
 from tests.site.built import SITE, page_names
+from tests.site.sound import settle
 
 MOST = 1_000_000  # a first visit, compressed, pictures included
 MOST_JAVASCRIPT = 60_000
@@ -22,7 +23,10 @@ def html_of(chapter):
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_first_visit_is_light(page, site_url, chapter):
+def test_a_first_visit(page, site_url, chapter):
+    """It is light, and formulas are drawn with fonts of the site."""
+    fonts = []
+    page.on("request", lambda r: fonts.append(r.url) if ".woff" in r.url else None)
     weight = weigh.weigh(page, f"{site_url}book/{chapter}.html")
     print(weight.told(chapter))
     WEIGHED[chapter] = weight
@@ -31,6 +35,11 @@ def test_a_first_visit_is_light(page, site_url, chapter):
     assert weight.kinds.get("other", 0) == 0
     assert weight.total <= MOST
     assert weight.our_javascript <= MOST_JAVASCRIPT
+    settle(page)
+    assert page.locator("mjx-container").count() >= 1
+    page.wait_for_function("() => document.fonts.status === 'loaded'")
+    assert [font for font in fonts if "/_static/mathjax/" in font]
+    assert page.locator("mjx-merror").count() == 0
 
 
 def test_a_page_is_weighed_whole(page, blank_url):
