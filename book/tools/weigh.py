@@ -47,7 +47,7 @@ STATE = re.compile(
 )
 SCROLL = """async () => {
   const rest = () => new Promise((done) => setTimeout(done, 20));
-  for (let y = 0; y < document.body.scrollHeight; y += innerHeight / 2) {
+  for (let y = 0; y < document.body.scrollHeight; y += innerHeight) {
     scrollTo(0, y);
     await rest();
   }
