@@ -13,6 +13,17 @@ MAIN = "article"
 # Tags that point somewhere, and the attribute that does.
 POINTERS = {"a": "href", "link": "href", "img": "src", "script": "src"}
 
+# Chapter: the figures that it must have.
+FIGURES = {
+    "01-sinusoidal": (".rp-sinusoid",),
+    "02-bias": (".rp-index", ".rp-maps", ".rp-curve"),
+    "03-gated-bias": (".rp-maps", ".rp-gate"),
+    "04-shaw": (".rp-maps",),
+    "05-fast": (".rp-nearfar",),
+    "06-longer": (".rp-model", ".rp-length"),
+    "09-implement": (".rp-maps",),
+}
+
 
 def page_names() -> list[str]:
     """Addresses of all pages, relative to the site; the front address leads on."""

@@ -8,6 +8,7 @@ Fixtures for every test of the site and of the figures' JavaScript:
 ``open_page``  ``open_page(**context_options)`` returns a new guarded page
 ``page``       ``open_page()`` with default options
 ``used_page``  ``used_page(**options)`` returns a guarded page that tests share
+``standing``   a page of the site that is loaded once for tests that only look at it
 ``blank_page`` the blank page, on a page that tests share
 ``open_figures`` shows live figures, on a page that tests share; returns the page
 ``open_figure`` shows one and returns it
@@ -39,6 +40,7 @@ from playwright.sync_api import sync_playwright
 
 from book.tools.browser import find_chromium
 from book.tools.repository import ROOT
+from tests.site.sound import settle
 
 SITE = ROOT / "_build" / "html"
 SITE_PREFIX = "/some/sub-path/"
@@ -228,6 +230,29 @@ def kept_page(browser, server_url: str, problems: list[str]):
         return context.new_page()
 
     return kept_page
+
+
+@pytest.fixture(scope="session")
+def stand(kept_page, site_url: str):
+    """Load a page of the site, for all tests of a file that only look at it."""
+
+    def stand(name, viewport):
+        page = kept_page("look")
+        page.set_viewport_size(viewport)
+        # Without motion the colours of another theme are there at once.
+        page.emulate_media(**MEDIA | {"reduced_motion": "reduce"})
+        page.goto(site_url + name)
+        settle(page)
+        return page
+
+    return stand
+
+
+@pytest.fixture
+def standing(loaded, page_problems: list[str]):
+    """The page that the file's ``loaded`` gives, guarded."""
+    yield loaded
+    loaded.title()  # as below
 
 
 @pytest.fixture

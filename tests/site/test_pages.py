@@ -9,24 +9,38 @@ import pytest
 
 from book._ext import site as extension
 from book.tools.notebooks import chapters
-from tests.site.built import MAIN, SITE, page_names, read_page
+from tests.site.built import FIGURES, MAIN, SITE, page_names, read_page
 from tests.site.sound import COLOURS, settle, violations
 
 DESK = {"width": 1280, "height": 900}
 
 
-@pytest.mark.parametrize("name", page_names())
-def test_page_is_sound(used_page, site_url, name):
+@pytest.fixture(scope="module")
+def loaded(stand, request):
+    return stand(request.param, DESK)
+
+
+@pytest.mark.parametrize("loaded", page_names(), indirect=True)
+def test_page_is_sound(standing):
     """No problem of the guard, none of accessibility, and nothing too wide."""
-    # Without motion the colours of another theme are there at once.
-    page = used_page(viewport=DESK, reduced_motion="reduce")
-    page.goto(site_url + name)
-    settle(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-    assert violations(page, COLOURS) == []
+    assert standing.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
+    assert violations(standing) == []
+    standing.emulate_media(color_scheme="dark")
+    standing.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    assert violations(standing, COLOURS) == []
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kinds"),
+    [(f"book/{chapter}.html", kinds) for chapter, kinds in FIGURES.items()],
+    indirect=["loaded"],
+)
+def test_every_figure_is_alive(standing, kinds):
+    standing.wait_for_function("!document.querySelector('.live-figure img')")
+    for kind in kinds:
+        assert standing.locator(kind).count() >= 1
+    tags = standing.locator("script[type='application/vnd.jupyter.widget-view+json']")
+    assert tags.count() == 0
 
 
 def test_bad_contrast_is_found(used_page, site_url):

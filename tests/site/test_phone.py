@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from figure_pages import sticking_out
 
 from book.tools.notebooks import chapters
-from tests.site.built import page_names
+from tests.site.built import FIGURES, page_names
 from tests.site.sound import settle, violations
 
 PHONE = {"width": 320, "height": 640}
 
 
 @pytest.fixture(scope="module")
-def loaded(kept_page, site_url, request):
-    """A page of the site that stands, loaded once for all that only look at it."""
-    page = kept_page("phone")
-    page.set_viewport_size(PHONE)
-    page.emulate_media(reduced_motion="reduce")
-    page.goto(site_url + request.param)
-    settle(page)
-    return page
-
-
-@pytest.fixture
-def on_phone(loaded, page_problems):
-    """The page; what went wrong while it was loaded fails the first test."""
-    yield loaded
-    loaded.title()
+def loaded(stand, request):
+    return stand(request.param, PHONE)
 
 
 every_page = pytest.mark.parametrize("loaded", page_names(), indirect=True)
@@ -36,16 +24,15 @@ every_chapter = pytest.mark.parametrize(
 
 
 @every_page
-def test_page_is_sound(on_phone):
+def test_page_is_sound(standing):
     """No problem of the guard, none of accessibility, and nothing too wide."""
-    width = on_phone.evaluate("document.documentElement.scrollWidth")
-    assert width <= PHONE["width"]
-    assert violations(on_phone) == []
+    assert standing.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert violations(standing) == []
 
 
 @every_chapter
-def test_wide_formulas_show_their_beginning_first(on_phone):
-    starts = on_phone.locator("article div.math").evaluate_all(
+def test_wide_formulas_show_their_beginning_first(standing):
+    starts = standing.locator("article div.math").evaluate_all(
         """frames => frames.map(frame =>
              frame.querySelector("mjx-container").getBoundingClientRect().left
              - frame.getBoundingClientRect().left)"""
@@ -55,8 +42,8 @@ def test_wide_formulas_show_their_beginning_first(on_phone):
 
 
 @every_chapter
-def test_no_line_begins_with_the_mark_behind_a_formula(on_phone):
-    gaps = on_phone.locator("article span.math").evaluate_all(
+def test_no_line_begins_with_the_mark_behind_a_formula(standing):
+    gaps = standing.locator("article span.math").evaluate_all(
         """formulas => formulas.flatMap(formula => {
              const mark = formula.nextSibling;
              if (!/^[.,;:!?)]/.test(mark?.data ?? "")) return [];
@@ -72,12 +59,12 @@ def test_no_line_begins_with_the_mark_behind_a_formula(on_phone):
 
 
 @every_chapter
-def test_pictures_of_a_phone_stay_readable(on_phone):
+def test_pictures_of_a_phone_stay_readable(standing):
     """They keep their size up to that of a column, and scroll, by keyboard too.
 
     Those that scroll say so.
     """
-    seen = on_phone.locator("article .wide-picture > img").evaluate_all(
+    seen = standing.locator("article .wide-picture > img").evaluate_all(
         """pictures => pictures.map(picture => ({
              width: picture.width,
              natural: picture.naturalWidth,
@@ -86,11 +73,25 @@ def test_pictures_of_a_phone_stay_readable(on_phone):
              told: picture.parentElement.classList.contains("scrolls"),
              key: picture.parentElement.tabIndex}))"""
     )
-    assert on_phone.locator("article figure > img").count() == 0
+    assert standing.locator("article figure > img").count() == 0
     assert seen
     for each in seen:
         assert each["width"] >= min(each["natural"], 500)
         assert (each["key"] == 0) == each["told"] == (each["hidden"] > 0)
+
+
+@pytest.mark.parametrize(
+    "loaded", [f"book/{chapter}.html" for chapter in FIGURES], indirect=True
+)
+def test_figures_fit_a_phone(standing):
+    standing.wait_for_function("!document.querySelector('.live-figure img')")
+    figures = standing.locator(".rp-figure").all()
+    assert figures
+    for figure in figures:
+        box = figure.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+        assert sticking_out(figure) == []
 
 
 def test_the_arrow_beside_next_is_not_cut_off(used_page, site_url):
@@ -109,7 +110,7 @@ def test_the_arrow_beside_next_is_not_cut_off(used_page, site_url):
 def test_buttons_of_a_phone_open_lists(used_page, site_url, side, key):
     """Book and page have lists of contents; Escape leads back to the button."""
     page = used_page(viewport=PHONE)
-    page.goto(site_url + "book/04-shaw.html")
+    page.goto(site_url + "book/10-debug.html")
     settle(page)
     button = page.locator(f".bd-header-article .{side}-toggle")
     if key:
@@ -122,7 +123,7 @@ def test_buttons_of_a_phone_open_lists(used_page, site_url, side, key):
     addresses = links.evaluate_all("links => links.map(a => a.pathname + a.hash)")
     if side == "primary":
         stems = {address.split("/")[-1].removesuffix(".html") for address in addresses}
-        assert stems >= {path.stem for path in chapters()} - {"04-shaw"}
+        assert stems >= {path.stem for path in chapters()} - {"10-debug"}
     else:
         assert len([each for each in addresses if "#" in each]) > 5
     assert links.last.evaluate("link => link.checkVisibility()")
@@ -134,7 +135,7 @@ def test_buttons_of_a_phone_open_lists(used_page, site_url, side, key):
 
 def test_a_section_chosen_in_the_dialog_is_seen(used_page, site_url):
     page = used_page(viewport=PHONE, reduced_motion="reduce")
-    page.goto(site_url + "book/04-shaw.html")
+    page.goto(site_url + "book/10-debug.html")
     settle(page)
     page.locator(".bd-header-article .secondary-toggle").click()
     dialog = page.locator("#pst-secondary-sidebar-modal")
