@@ -128,8 +128,9 @@ def test_the_reader_can_choose_the_dark(page, site_url):
 
 
 @pytest.mark.parametrize("chapter", [path.stem for path in chapters()])
-def test_the_site_works_from_disk(page, site_dir, chapter):
+def test_the_site_works_from_disk(used_page, site_dir, chapter):
     """Whoever opens the address that ``make book`` prints sees figures and formulas."""
+    page = used_page()
     page.goto((site_dir / "book" / f"{chapter}.html").as_uri())
     settle(page)
     assert page.locator("mjx-container").count() >= 1
