@@ -65,8 +65,8 @@ def test_sums_by_row_are_the_adjoint(tile, distance, causal):
     near, num_rows = sizes(distance, causal)
     pairs = numbers(3, tile, tile + near - 1, seed=1)
     pairs[:, ~seen(tile, distance, causal)] = 0
-    found = band.sum_rows(pairs, near, num_rows)
     wanted = torch.einsum("twr,ntw->ntr", chosen(tile, distance, causal), pairs)
+    found = band.sum_rows(pairs, near, num_rows)
     assert found.shape == wanted.shape
     cases.assert_equal(found[..., 1:], wanted[..., 1:])  # the first is the caller's
 

@@ -29,7 +29,11 @@ LAYERS = [
         "backends.near_far.kernels",
         "backends.near_far.band",
     ],
-    ["backends.near_far.problem", "backends.near_far.cuda_kernels"],
+    [
+        "backends.near_far.chunks",
+        "backends.near_far.cuda_kernels",
+        "backends.near_far.problem",
+    ],
     ["backends.near_far.far", "backends.near_far.near"],
     ["backends.near_far.operator"],
     ["backends.near_far.attention"],

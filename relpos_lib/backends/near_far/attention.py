@@ -17,6 +17,8 @@ from relpos_lib.backends.near_far.cuda_kernels import rounded_width
 from relpos_lib.backends.near_far.operator import near_far
 from relpos_lib.offsets import clip_table, own_distance
 
+PIECE = 8  # numbers: a processor is quicker with rows of whole pieces
+
 
 def attention(inputs: Inputs) -> Tensor:
     """Relative attention in near and far parts, (B, H, Q, Dv)."""
@@ -54,11 +56,15 @@ def serves(inputs: Inputs) -> bool:
 
 
 def _tables(inputs: Inputs) -> tuple[int, list[Tensor | None]]:
-    """K, at least 1, and the three tables with the rows of that K, (1 or H, R, …)."""
+    """K, and the three tables with the rows of that K, (1 or H, R, …).
+
+    K may be larger than the tables' own: such that a band, which has K - 1 keys more on
+    a side than a tile, is whole pieces wide.
+    """
     bias = None if inputs.bias_table is None else inputs.bias_table[..., None]
     tables = [bias, inputs.key_table, inputs.value_table]
     distances = [own_distance("table", x.shape[-2]) for x in tables if x is not None]
-    max_distance = max([1, *distances])
+    max_distance = 1 + PIECE * -(-(max([1, *distances]) - 1) // PIECE)
     rows = max_distance + 1 if inputs.is_causal else 2 * max_distance + 1
     cut = [
         None if x is None else clip_table(x, max_distance)[..., :rows, :]

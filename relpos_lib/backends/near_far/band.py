@@ -46,7 +46,8 @@ def sum_rows(pairs: Tensor, near: int, num_rows: int) -> Tensor:
     """Sum the pairs by row; the first row, what is left of the total, is the caller's.
 
     Args:
-        pairs: (n, T, W), contiguous.
+        pairs: (n, T, W), contiguous; if the last row is one of future keys, what is
+            right of the first near key is overwritten.
         near: number of near offsets.
         num_rows: R.
 
@@ -62,7 +63,7 @@ def sum_rows(pairs: Tensor, near: int, num_rows: int) -> Tensor:
     rows[..., 1 : near + 1] = diagonals(pairs, near)
     if num_rows > near + 1:
         future = pairs[..., near:]
-        rows[..., -1] = torch.linalg.vecdot(future, upper_triangle(future))
+        rows[..., -1] = future.mul_(upper_triangle(future)).sum(-1)
     return rows
 
 

@@ -24,6 +24,7 @@ from relpos_lib.backends.near_far.kernels import (
 )
 from relpos_lib.backends.near_far.problem import Problem
 from relpos_lib.backends.near_far.quadtree import Rectangles, far_rectangles
+from relpos_lib.backends.scratch import Scratch
 
 
 def far_attention(problem: Problem, is_past: bool) -> Attended:
@@ -70,16 +71,12 @@ def merge(into: Attended, other: Attended) -> None:
 
 
 def add_far_gradients(
-    problem: Problem,
-    gradients: Gradients,
-    grad: Tensor,
-    whole: Attended,
-    is_past: bool,
+    problem: Problem, gradients: Gradients, grad: Tensor, whole: Attended
 ) -> None:
-    """Add what the far keys of one side contribute, in place.
+    """Add what the far keys contribute, in place.
 
-    With ``c`` what the tables add to a score there and ``r`` what they add to a value,
-    the gradient of a score is
+    With ``c`` what the tables add to a score of a side and ``r`` what they add to a
+    value there, the gradient of a score is
     ``exp(score + c - logsumexp) * (grad · (value + r) - grad · out)``: a kernel's own,
     if it is handed ``logsumexp - c`` and ``out - r``.
 
@@ -88,31 +85,27 @@ def add_far_gradients(
         gradients: of query, key and value; changed.
         grad: gradient of the output, (N, Q, D).
         whole: the result over all keys.
-        is_past: which side.
     """
-    if not (sides := _of_side(problem, is_past)):
-        return
     kernel, query, key, value = _kernel(problem)
-    logsumexp = whole.logsumexp - problem.far_score(is_past)
-    unseen = (whole.logsumexp == -torch.inf) | logsumexp.isnan()
-    grad = grad.to(query.dtype)
-    whole = Attended(
-        (whole.out - problem.far_vector(is_past)).to(query.dtype),
-        logsumexp.masked_fill(unseen, torch.inf),
-    )
-    for one in sides:
-        found = kernel.backward(
-            of_queries(grad, one),
-            of_queries(query, one),
-            of_keys(key, one),
-            of_keys(value, one),
-            Attended(*(of_queries(x, one) for x in whole)),
-            _hidden(problem, one),
-            problem.scale,
-        )
-        of_queries(gradients.query, one).add_(found.query)
-        of_keys(gradients.key, one).add_(found.key)
-        of_keys(gradients.value, one).add_(found.value)
+    grad, memory = grad.to(query.dtype), Scratch(whole.out)
+    for is_past in (True, False):
+        if not (sides := _of_side(problem, is_past)):
+            continue
+        given = _without_tables(problem, whole, is_past, memory)
+        given = given._replace(out=given.out.to(query.dtype))
+        for one in sides:
+            found = kernel.backward(
+                of_queries(grad, one),
+                of_queries(query, one),
+                of_keys(key, one),
+                of_keys(value, one),
+                Attended(*(of_queries(x, one) for x in given)),
+                _hidden(problem, one),
+                problem.scale,
+            )
+            of_queries(gradients.query, one).add_(found.query)
+            of_keys(gradients.key, one).add_(found.key)
+            of_keys(gradients.value, one).add_(found.value)
 
 
 def of_queries(x: Tensor, one: Rectangles) -> Tensor:
@@ -123,6 +116,18 @@ def of_queries(x: Tensor, one: Rectangles) -> Tensor:
 def of_keys(x: Tensor, one: Rectangles) -> Tensor:
     """The keys of every rectangle, a view: (N, number, keys, …)."""
     return _strided(x, one, one.first_key, one.keys)
+
+
+def _without_tables(
+    problem: Problem, whole: Attended, is_past: bool, memory: Scratch
+) -> Attended:
+    """``out - r`` and ``logsumexp - c`` of a side, inf where it has no weight."""
+    logsumexp = whole.logsumexp - problem.far_score(is_past)
+    unseen = (whole.logsumexp == -torch.inf) | logsumexp.isnan()
+    out, vector = whole.out, problem.far_vector(is_past)
+    if vector is not None:
+        out = torch.sub(out, vector, out=memory.numbers(*out.shape))
+    return Attended(out, logsumexp.masked_fill(unseen, torch.inf))
 
 
 def _empty(problem: Problem, sides: list[Rectangles]) -> Attended:

@@ -38,7 +38,7 @@ def near_far(
     is_causal: bool,
     query_start: int,
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Relative attention of N heads, and what its backward pass needs.
 
     Args:
@@ -56,9 +56,8 @@ def near_far(
         scale: factor of the content and position scores.
 
     Returns:
-        The output, (N, Q, D), and log-sum-exp, (N, Q); log-sum-exp of the past far keys
-        alone, (N, Q); output and log-sum-exp of the future ones, empty if causal. All
-        of them in float32 or wider, as the tables.
+        The output, (N, Q, D), and log-sum-exp, (N, Q); the same of the future far keys
+        alone, empty if causal. All of them in float32 or wider, as the tables.
     """
     problem = _problem(
         (query, key, value, bias, key_table, value_table, hidden),
@@ -73,19 +72,18 @@ def near_far(
     if future is None:
         empty = problem.query.new_empty(0)
         future = Attended(empty, empty.clone())
-    return (*whole, past.logsumexp, *future)
+    return (*whole, *future)
 
 
 @near_far.register_fake
-def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     is_causal = others[7]
     query = query.to(_wide(query))
     whole = query.new_empty(query.shape), query.new_empty(query.shape[:2])
-    past = query.new_empty(query.shape[:2])
     if is_causal:
-        return (*whole, past, query.new_empty(0), query.new_empty(0))
+        return (*whole, query.new_empty(0), query.new_empty(0))
     future = query.new_empty(query.shape), query.new_empty(query.shape[:2])
-    return (*whole, past, *future)
+    return (*whole, *future)
 
 
 @torch.library.custom_op("relpos_lib::near_far_backward", mutates_args=())
@@ -100,7 +98,6 @@ def near_far_backward(
     hidden: Tensor | None,
     out: Tensor,
     logsumexp: Tensor,
-    past: Tensor,
     future_out: Tensor,
     future: Tensor,
     max_distance: int,
@@ -126,10 +123,9 @@ def near_far_backward(
     read = (_rows_read(x, problem.lengths, max_distance) for x in tables)
     far_future = None if is_causal else Attended(future_out, future)
     add_near_gradients(
-        problem, gradients, TableGradients(*read), grad, whole, past, far_future
+        problem, gradients, TableGradients(*read), grad, whole, far_future
     )
-    add_far_gradients(problem, gradients, grad, whole, True)
-    add_far_gradients(problem, gradients, grad, whole, False)
+    add_far_gradients(problem, gradients, grad, whole)
     narrow = [x.to(query.dtype) for x in gradients]
     return [x for x in (*narrow, *tables) if x is not None]
 
@@ -161,7 +157,7 @@ def _problem(
     given = (_rows_together(query), _rows_together(key), _rows_together(value))
     wide = _wide(query)
     return Problem(
-        given[0].to(wide) * scale,
+        given[0].to(wide),
         given[1].to(wide),
         given[2].to(wide),
         given,

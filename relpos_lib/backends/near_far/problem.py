@@ -18,7 +18,7 @@ class Problem(NamedTuple):
     as there are, or one for all.
 
     Attributes:
-        query: (N, Q, D), times the scale.
+        query: (N, Q, D).
         key: (N, S, D).
         value: (N, S, D).
         given: the same three as they came: unscaled, perhaps in half precision.
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
         row = _row(is_past)
         score = self.query.new_zeros(self.query.shape[:2])
         if self.key_table is not None:
-            score = self._products(self.key_table[:, row])
+            score = self._products(self.scale * self.key_table[:, row])
         if self.bias is not None:
             score = score + self._of_all_heads(self.bias[:, row, None])
         if (hides := self.hides_far_keys(is_past)) is not None:
@@ -72,10 +72,10 @@ class Problem(NamedTuple):
             return None
         return self._of_all_heads(self.gaps[:, _row(is_past), None])
 
-    def far_vector(self, is_past: bool) -> Tensor:
-        """What the tables add to the values of the far keys of a side, (N, 1, D)."""
+    def far_vector(self, is_past: bool) -> Tensor | None:
+        """What a table adds to the values of the far keys of a side, (N, 1, D)."""
         if self.value_table is None:
-            return self.value.new_zeros(1, 1, 1)
+            return None
         return self._of_all_heads(self.value_table[:, _row(is_past)])[:, None]
 
     def _products(self, vectors: Tensor) -> Tensor:
