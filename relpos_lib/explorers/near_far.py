@@ -100,7 +100,10 @@ class NearFarExplorer(Explorer):
         )
 
     def lengths(self) -> Lengths:
-        """What the library's division depends on, as its operator would make it."""
+        """What a division depends on.
+
+        The library makes K up to seven larger first, for rows in whole pieces.
+        """
         reach = min(self.max_distance, farthest_offset(self.length, self.length))
         tile = min(self.leaf, self.length)
         return Lengths(self.length, self.length, 0, reach, self.causal, tile)
@@ -168,8 +171,9 @@ class NearFarExplorer(Explorer):
     def _near_far_cost(self) -> Cost:
         """Far and near pairs, rows of the tables, and one merge for each rectangle.
 
-        Written out are an average and a log-sum-exp for every query and side, and the
-        scores, by key and by row, of the tiles that are worked on at a time.
+        Written out are an average and a log-sum-exp for every query and side, and of
+        the tiles that are worked on at a time the scores, by key and by row, and the
+        keys and values of their bands.
         """
         lengths, far = self.lengths(), self.rectangles()
         heads, width = self.num_heads, self.head_width
@@ -186,7 +190,7 @@ class NearFarExplorer(Explorer):
             FLOAT
             * (
                 sides * heads * self.length * (width + 1)
-                + at_once * lengths.tile * (band + rows)
+                + at_once * (lengths.tile * (band + rows) + 2 * band * width)
             ),
         )
 

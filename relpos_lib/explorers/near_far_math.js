@@ -173,7 +173,10 @@ export function costsOf(division, { H, D, atOnce }) {
     nearFar: {
       multiplications:
         2 * H * (farPairs + nearPairs) * D + 2 * H * L * ownRows * D + H * merged * D,
-      bytes: 4 * (sides * H * L * (D + 1) + held * tile * (width + ownRows)),
+      bytes:
+        4 *
+        (sides * H * L * (D + 1) +
+          held * (tile * (width + ownRows) + 2 * width * D)),
     },
   };
 }
