@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from relpos_lib.backends.near_far.chunks import chunks
 from relpos_lib.backends.near_far.near import NUMBERS
 from relpos_lib.backends.near_far.operator import TILE
 from relpos_lib.backends.near_far.quadtree import (
@@ -171,6 +172,8 @@ class NearFarExplorer(Explorer):
     def _near_far_cost(self) -> Cost:
         """Far and near pairs, rows of the tables, and one merge for each rectangle.
 
+        The library also multiplies with zeros where a band reaches beyond the keys.
+
         Written out are an average and a log-sum-exp for every query and side, and of
         the tiles that are worked on at a time the scores, by key and by row, and the
         keys and values of their bands.
@@ -183,8 +186,8 @@ class NearFarExplorer(Explorer):
         sides = 1 if self.causal else 2
         rows = lengths.near + sides
         band = lengths.tile + lengths.near - 1
-        tiles = heads * sum(one.number for one in self.tiles())
-        at_once = min(tiles, max(1, NUMBERS // (lengths.tile * band)))
+        largest = chunks(lengths, heads, NUMBERS)[0]
+        at_once = largest.heads * largest.number
         return Cost(
             heads * width * (2 * pairs + 2 * self.length * rows + merged),
             FLOAT

@@ -150,12 +150,13 @@ export function partAt({ areas }, i, j) {
 export function costsOf(division, { H, D, atOnce }) {
   const { lengths } = division;
   const { length: L, maxDistance, causal, tile } = lengths;
-  const { farPairs, nearPairs, merged, tiles } = countsOf(division);
+  const { farPairs, nearPairs, merged } = countsOf(division);
   const rows = 2 * maxDistance + 1;
   const ownRows = causal ? maxDistance + 1 : rows;
   const width = tile + nearOffsets(lengths) - 1;
   const plain = 2 * H * L * L * D;
-  const held = Math.min(H * tiles, Math.max(1, Math.floor(atOnce / (tile * width))));
+  const [tiles, most] = [Math.floor(L / tile), Math.floor(atOnce / (tile * width))];
+  const held = partOf(H, Math.floor(most / tiles)) * partOf(tiles, most);
   const sides = causal ? 1 : 2;
   return {
     plain: {
@@ -179,6 +180,11 @@ export function costsOf(division, { H, D, atOnce }) {
           held * (tile * (width + ownRows) + 2 * width * D)),
     },
   };
+}
+
+/** The largest of as few, as equal parts as can be, of at most so many, or of one. */
+function partOf(whole, most) {
+  return Math.ceil(whole / Math.ceil(whole / Math.max(1, most)));
 }
 
 /** Three digits and a prefix, with a space for a unit to follow. */
